@@ -1,0 +1,336 @@
+"""The arrays of an encoded scan (``docs/format.md``), and where each scan position and pixel lies.
+
+`ScanLayout` is the geometry: blocks of scan positions, tiles of detector pixels. `EncodedScan` holds
+the coded bytes, block by block, wherever they lie, plus the small arrays that find a chunk in them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_4dstem.errors import ContainerError
+
+if TYPE_CHECKING:
+    from napari_4dstem.codec.index import Index
+    from napari_4dstem.codec.model import PixelModel
+
+LANES = 32
+"""Scan positions that are coded side by side."""
+PADDING = 128
+"""Bytes that follow the end of every buffer, so that kernels may read ahead."""
+RAW = 3
+"""Chunk mode: the chunk holds plain values."""
+
+ValueKind = Literal["uint", "int", "f32scaled", "f32raw"]
+
+
+@dataclass(frozen=True)
+class ValueMap:
+    """How a source value becomes the non-negative integer code that is compressed.
+
+    Parameters
+    ----------
+    kind
+        ``uint``: code = value. ``int``: code = value - offset. ``f32scaled``:
+        float32(code * scale) equals the value bit for bit. ``f32raw``: nothing is coded.
+    offset, scale
+        Of ``int`` and ``f32scaled``.
+    nodata
+        The source value that means "no data at this pixel and position" (an overload), or None.
+    """
+
+    kind: ValueKind
+    offset: int = 0
+    scale: float = 1.0
+    nodata: int | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the source values are floating-point numbers."""
+        return self.kind in ("f32scaled", "f32raw")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Half-open rectangle of detector pixels: rows ``r0:r1``, columns ``c0:c1``."""
+
+    r0: int
+    r1: int
+    c0: int
+    c1: int
+
+    @property
+    def n_pixels(self) -> int:
+        """Pixels in the tile."""
+        return (self.r1 - self.r0) * (self.c1 - self.c0)
+
+
+@dataclass(frozen=True)
+class ScanLayout:
+    """Which scan positions form a block and which detector pixels a tile.
+
+    Parameters
+    ----------
+    scan_shape, detector_shape
+        (rows, columns).
+    dtype
+        Of the source values, native byte order.
+    passes
+        R: a block holds at most 32 R positions.
+    tile
+        T: a tile holds T x T pixels (fewer at the far edges).
+    positions
+        u32[N_recorded], flat scan indices in coding order.
+    block_pos
+        u64[n_blocks + 1], first entry of each block in `positions`.
+    """
+
+    scan_shape: tuple[int, int]
+    detector_shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    passes: int
+    tile: int
+    positions: NDArray[np.uint32]
+    block_pos: NDArray[np.uint64]
+
+    def __post_init__(self) -> None:
+        n_scan = self.scan_shape[0] * self.scan_shape[1]
+        starts = self.block_pos.astype(np.int64)
+        ok = (
+            min(*self.scan_shape, *self.detector_shape) >= 1
+            and self.passes in (1, 2, 4, 8, 16)
+            and self.tile in (8, 16, 32)
+            and len(starts) >= 1
+            and starts[0] == 0
+            and starts[-1] == len(self.positions)
+            and bool(np.all(np.diff(starts) > 0))
+            and bool(np.all(np.diff(starts) <= LANES * self.passes))
+        )
+        if ok and len(self.positions):
+            ok = int(self.positions.max()) < n_scan and len(np.unique(self.positions)) == len(
+                self.positions
+            )
+        if not ok:
+            raise ContainerError(
+                "The list of scan positions contradicts itself",
+                expected=f"distinct positions below {n_scan} in blocks of at most "
+                f"{LANES * self.passes}",
+                action="The file is damaged: encode the scan again from its source",
+            )
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks of scan positions."""
+        return len(self.block_pos) - 1
+
+    @property
+    def n_positions(self) -> int:
+        """Recorded scan positions."""
+        return len(self.positions)
+
+    @property
+    def n_pixels(self) -> int:
+        """Detector pixels."""
+        return self.detector_shape[0] * self.detector_shape[1]
+
+    @property
+    def tile_grid(self) -> tuple[int, int]:
+        """Rows and columns of tiles."""
+        h, w = self.detector_shape
+        return -(-h // self.tile), -(-w // self.tile)
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of tiles."""
+        rows, columns = self.tile_grid
+        return rows * columns
+
+    def tile_at(self, index: int) -> Tile:
+        """Return the pixels of tile `index` (row-major)."""
+        row, column = divmod(index, self.tile_grid[1])
+        h, w = self.detector_shape
+        r0, c0 = row * self.tile, column * self.tile
+        return Tile(r0, min(r0 + self.tile, h), c0, min(c0 + self.tile, w))
+
+    def block_positions(self, block: int) -> NDArray[np.uint32]:
+        """Return the flat scan indices of `block` in lane order."""
+        return self.positions[int(self.block_pos[block]) : int(self.block_pos[block + 1])]
+
+    def block_size(self, block: int) -> int:
+        """Return the number of positions in `block`."""
+        return int(self.block_pos[block + 1]) - int(self.block_pos[block])
+
+    @cached_property
+    def slot_of(self) -> NDArray[np.int64]:
+        """Return, per flat scan index, its place in `positions`; -1 where nothing was recorded."""
+        slots = np.full(self.scan_shape[0] * self.scan_shape[1], -1, np.int64)
+        slots[self.positions] = np.arange(self.n_positions)
+        return slots
+
+    def find(self, row: int, column: int) -> tuple[int, int] | None:
+        """Return (block, lane) of a scan position, or None if it was never recorded."""
+        slot = int(self.slot_of[row * self.scan_shape[1] + column])
+        if slot < 0:
+            return None
+        block = int(np.searchsorted(self.block_pos, slot, side="right")) - 1
+        return block, slot - int(self.block_pos[block])
+
+    @property
+    def recorded(self) -> NDArray[np.bool_]:
+        """Bool, scan shape: positions that were recorded."""
+        mask = np.zeros(self.scan_shape[0] * self.scan_shape[1], bool)
+        mask[self.positions] = True
+        return mask.reshape(self.scan_shape)
+
+
+def choose_passes(detector_shape: tuple[int, int]) -> int:
+    """Return R, the largest of 1..16 for which a block has at most 2^25 values."""
+    pixels = detector_shape[0] * detector_shape[1]
+    return max((r for r in (1, 2, 4, 8, 16) if LANES * r * pixels <= 1 << 25), default=1)
+
+
+def choose_tile(passes: int, bits_per_pixel: float) -> int:
+    """Return T so that a chunk holds enough payload to hide its 132 bytes of overhead."""
+    wanted = 1024
+    if bits_per_pixel < 0.15:
+        wanted *= 16
+    elif bits_per_pixel < 0.4:
+        wanted *= 4
+    return next((t for t in (8, 16, 32) if t * t * passes >= wanted), 32)
+
+
+def cut_blocks(
+    recorded: NDArray[np.bool_], passes: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
+    """Cut a scan into balanced rectangles of at most 32 R positions.
+
+    Parameters
+    ----------
+    recorded
+        Bool, scan shape: positions that exist.
+    passes
+        R.
+
+    Returns
+    -------
+    positions, block_pos
+        As in `ScanLayout`; blocks without a recorded position are left out.
+    """
+    rows, columns = recorded.shape
+    height = min(rows, 16)
+    width = min(columns, LANES * passes // height)
+    height = min(rows, LANES * passes // width)
+    row_edges = _equal_parts(rows, height)
+    column_edges = _equal_parts(columns, width)
+    flat = np.arange(rows * columns, dtype=np.uint32).reshape(rows, columns)
+    parts = []
+    for r0, r1 in zip(row_edges[:-1], row_edges[1:], strict=True):
+        for c0, c1 in zip(column_edges[:-1], column_edges[1:], strict=True):
+            inside = flat[r0:r1, c0:c1][recorded[r0:r1, c0:c1]]
+            if inside.size:
+                parts.append(inside)
+    sizes = [p.size for p in parts]
+    block_pos = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
+    positions = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+    return positions, block_pos
+
+
+def _equal_parts(length: int, at_most: int) -> NDArray[np.int64]:
+    parts = -(-length // at_most)
+    return np.arange(parts + 1, dtype=np.int64) * length // parts
+
+
+@dataclass(eq=False)
+class EncodedScan:
+    """A losslessly coded 4D scan.
+
+    Parameters
+    ----------
+    layout, model, values
+        Geometry, statistics and value map.
+    chunk_off
+        u32[n_blocks, n_tiles + 1], start of each chunk in its block, in 4-byte units.
+    chunk_mode
+        u8[n_blocks, n_tiles]: literal width 1, 2, 4 bytes (0, 1, 2) or `RAW`.
+    chunk_crc
+        u32[n_blocks, n_tiles], CRC-32 of each chunk's bytes.
+    blocks
+        One u8 array per block, each followed in memory by `PADDING` readable bytes that belong to
+        the array: ``len(blocks[b]) == 4 * chunk_off[b, -1] + PADDING``.
+    index
+        Exact short cuts, or None.
+    trusted
+        Whether the bytes were made or checked in this process; if not, each chunk's CRC is
+        checked on first touch.
+    """
+
+    layout: ScanLayout
+    model: PixelModel
+    values: ValueMap
+    chunk_off: NDArray[np.uint32]
+    chunk_mode: NDArray[np.uint8]
+    chunk_crc: NDArray[np.uint32]
+    blocks: Sequence[NDArray[np.uint8]]
+    index: Index | None = None
+    trusted: bool = True
+    _checked: NDArray[np.bool_] = field(init=False, repr=False)
+    damaged: NDArray[np.bool_] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape = (self.layout.n_blocks, self.layout.n_tiles)
+        self._checked = np.full(shape, self.trusted)
+        self.damaged = np.zeros(shape, bool)
+        """Bool[n_blocks, n_tiles]: chunks found damaged so far."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the coded form, tables and offsets included, without the index."""
+        small = (
+            self.chunk_off,
+            self.chunk_mode,
+            self.chunk_crc,
+            self.layout.positions,
+            self.layout.block_pos,
+        )
+        return (
+            sum(4 * int(n) for n in self.chunk_off[:, -1])
+            + sum(a.nbytes for a in small)
+            + self.model.nbytes
+        )
+
+    @property
+    def dense_nbytes(self) -> int:
+        """Bytes of the recorded patterns as plain numbers."""
+        return self.layout.n_positions * self.layout.n_pixels * self.layout.dtype.itemsize
+
+    def chunk(self, block: int, tile: int) -> NDArray[np.uint8]:
+        """Return the bytes of one chunk."""
+        start, stop = (4 * int(n) for n in self.chunk_off[block, tile : tile + 2])
+        return self.blocks[block][start:stop]
+
+    def check_chunks(self, block: int, tiles: NDArray[np.intp]) -> bool:
+        """Check the CRC of chunks not checked before; return whether all of `tiles` are intact.
+
+        Chunks that fail are marked in `damaged`: their block's positions count as missing.
+        """
+        for tile in tiles[~self._checked[block, tiles]]:
+            intact = zlib.crc32(self.chunk(block, tile)) == int(self.chunk_crc[block, tile])
+            self.damaged[block, tile] |= not intact
+            self._checked[block, tile] = True
+        return not bool(self.damaged[block, tiles].any())
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Bool, scan shape: positions recorded and, as far as known, undamaged."""
+        valid = np.zeros(self.layout.scan_shape[0] * self.layout.scan_shape[1], bool)
+        bad_blocks = self.damaged.any(axis=1)
+        for block in range(self.layout.n_blocks):
+            valid[self.layout.block_positions(block)] = not bad_blocks[block]
+        return valid.reshape(self.layout.scan_shape)
