@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 # Above this size memory comes from its own anonymous mapping, so that freeing it returns the
 # pages to the system at once; smaller blocks may stay in the C library's heap.
-_OWN_MAPPING_FROM = 1 << 20
+_OWN_MAPPING_FROM = 1 << 16
 
 
 class Kind(enum.StrEnum):

@@ -7,7 +7,6 @@ the coded bytes, block by block, wherever they lie, plus the small arrays that f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -277,7 +276,7 @@ class EncodedScan:
     chunk_off: NDArray[np.uint32]
     chunk_mode: NDArray[np.uint8]
     chunk_crc: NDArray[np.uint32]
-    blocks: Sequence[NDArray[np.uint8]]
+    blocks: list[NDArray[np.uint8]]
     index: Index | None = None
     trusted: bool = True
     _checked: NDArray[np.bool_] = field(init=False, repr=False)

@@ -1,0 +1,334 @@
+"""Patterns to chunks: statistics from a sample, then one block at a time.
+
+`ScanEncoder` owns the encoded scan while it grows. Blocks may come in any order and are readable
+as soon as `encode_block` returns.
+"""
+
+from __future__ import annotations
+
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_4dstem.codec.encode_kernels import Geometry, encode_tiles, reduce_tiles
+from napari_4dstem.codec.index import Index, new_index
+from napari_4dstem.codec.layout import (
+    LANES,
+    PADDING,
+    EncodedScan,
+    ScanLayout,
+    ValueMap,
+    choose_passes,
+    choose_tile,
+    cut_blocks,
+)
+from napari_4dstem.codec.model import PixelModel, Schedule, make_schedule
+from napari_4dstem.codec.statistics import Sample, build_model
+from napari_4dstem.codec.values import (
+    bits_dtype,
+    choose_value_map,
+    constant_pixels,
+    float_codes,
+    sample_codes,
+    value_coding,
+)
+from napari_4dstem.ledger import Allocator, Kind
+
+SEGMENT = 64 << 20
+"""Encoded bytes grow in segments of this size; the last one is cut to length at the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodingPlan:
+    """Everything that is decided before the first block is coded.
+
+    Parameters
+    ----------
+    expected_tile_sum
+        i64[n_tiles], largest tile sums of the sample, or None for float sources.
+    """
+
+    layout: ScanLayout
+    model: PixelModel
+    values: ValueMap
+    masked: NDArray[np.bool_]
+    expected_tile_sum: NDArray[np.int64] | None
+
+
+def plan_coding(
+    sample: NDArray[Any],
+    recorded: NDArray[np.bool_],
+    *,
+    nodata: int | None = None,
+    masked: NDArray[np.bool_] | None = None,
+) -> CodingPlan:
+    """Choose value map, classes, tables, block and tile size from sampled patterns.
+
+    Parameters
+    ----------
+    sample
+        [n, H, W] patterns in the source's dtype, n >= 1.
+    recorded
+        Bool, scan shape: positions that exist.
+    nodata
+        Source value of an overload, or None.
+    masked
+        Bool[H, W], pixels to leave out of the tile sums (they are coded like all others).
+    """
+    shape = (sample.shape[1], sample.shape[2])
+    values = choose_value_map(sample, nodata)
+    model, bits = build_model(
+        Sample(sample_codes(sample, values), constant_pixels(sample), sample.dtype.itemsize)
+    )
+    passes = choose_passes(shape)
+    positions, block_pos = cut_blocks(recorded, passes)
+    layout = ScanLayout(
+        scan_shape=(recorded.shape[0], recorded.shape[1]),
+        detector_shape=shape,
+        dtype=sample.dtype,
+        passes=passes,
+        tile=choose_tile(passes, bits),
+        positions=positions,
+        block_pos=block_pos,
+    )
+    if masked is None:
+        masked = np.zeros(shape, bool)
+    expected = None if values.is_float else _expected_tile_sums(sample, layout, nodata, masked)
+    return CodingPlan(layout, model, values, masked, expected)
+
+
+def _expected_tile_sums(
+    sample: NDArray[Any], layout: ScanLayout, nodata: int | None, masked: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return the largest tile sums of the sample, with a quarter of head room."""
+    row_edges = np.arange(0, layout.detector_shape[0], layout.tile)
+    column_edges = np.arange(0, layout.detector_shape[1], layout.tile)
+    largest = np.zeros(layout.n_tiles, np.int64)
+    for pattern in sample:
+        value = np.where(masked, 0, pattern).astype(np.int64)
+        if nodata is not None:
+            value[pattern == nodata] = 0
+        tiles = np.add.reduceat(np.add.reduceat(value, row_edges, 0), column_edges, 1)
+        np.maximum(largest, tiles.ravel(), out=largest)
+    return largest + largest // 4
+
+
+class ScanEncoder:
+    """Codes the blocks of one scan.
+
+    Parameters
+    ----------
+    plan
+        From `plan_coding`.
+    allocator
+        Where the encoded bytes and the index come from.
+    threads
+        Threads to spread the tiles of a block over.
+
+    Attributes
+    ----------
+    scan : EncodedScan
+        Growing; block b is readable once ``done[b]``.
+    done : NDArray[np.bool_]
+    """
+
+    def __init__(self, plan: CodingPlan, allocator: Allocator, *, threads: int = 1) -> None:
+        layout = plan.layout
+        self._plan, self._allocator, self._threads = plan, allocator, max(1, threads)
+        self._steps = make_schedule(plan.model, layout)
+        self._geometry = Geometry(layout.tile, *layout.detector_shape)
+        self._coding = value_coding(plan.values, layout.dtype)
+        self._class_map = np.ascontiguousarray(plan.model.class_map).reshape(-1)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="n4-encode")
+        self._segments = _Segments(allocator, layout)
+        self.index = new_index(layout, plan.masked, plan.expected_tile_sum, allocator)
+        shape = (layout.n_blocks, layout.n_tiles)
+        self.done = np.zeros(layout.n_blocks, bool)
+        self.scan = EncodedScan(
+            layout=layout,
+            model=plan.model,
+            values=plan.values,
+            chunk_off=np.zeros((shape[0], shape[1] + 1), np.uint32),
+            chunk_mode=np.zeros(shape, np.uint8),
+            chunk_crc=np.zeros(shape, np.uint32),
+            blocks=[np.zeros(PADDING, np.uint8) for _ in range(layout.n_blocks)],
+            index=self.index,
+        )
+
+    def encode_block(self, block: int, patterns: NDArray[Any]) -> None:
+        """Code the patterns [n, H, W] of one block, in lane order."""
+        layout = self._plan.layout
+        n = layout.block_size(block)
+        source = np.ascontiguousarray(patterns).reshape(n, layout.n_pixels)
+        source = source.view(bits_dtype(layout.dtype))
+        bits = source
+        if self._plan.values.is_float:
+            bits = float_codes(source.view(np.float32), self._plan.values.scale)
+            if self._plan.values.kind == "f32raw":
+                bits[...] = self._coding.uncodable
+        ranges = self._tile_ranges()
+        parts = list(self._pool.map(lambda r: self._encode_range(bits, source, *r), ranges))
+        lengths = np.concatenate([p[1] for p in parts])
+        modes = np.concatenate([p[2] for p in parts])
+        self._store(block, [p[0] for p in parts], lengths, modes)
+        self._enter_sums(block, source, ranges)
+        self.done[block] = True
+
+    def _tile_ranges(self) -> list[tuple[int, int]]:
+        edges = np.linspace(0, self._plan.layout.n_tiles, self._threads + 1).astype(int)
+        return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+
+    def _encode_range(
+        self, bits: NDArray[Any], source: NDArray[Any], t0: int, t1: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]:
+        layout, steps = self._plan.layout, self._steps
+        lanes = -(-len(bits) // LANES) * LANES
+        most_steps = int(np.diff(steps.tile_start)[t0:t1].max())
+        scratch = np.empty((layout.tile**2, lanes), np.int32)
+        reverse = np.empty(lanes * most_steps + 1, np.uint16)
+        raw = sum(layout.tile_at(t).n_pixels for t in range(t0, t1)) * len(bits)
+        out = np.empty(raw * layout.dtype.itemsize + 4 * (t1 - t0), np.uint8)
+        lengths = np.zeros(layout.n_tiles, np.int64)
+        modes = np.zeros(layout.n_tiles, np.uint8)
+        size = encode_tiles(
+            bits,
+            source,
+            t0,
+            t1,
+            self._geometry,
+            self._coding,
+            self._class_map,
+            steps,
+            scratch,
+            reverse,
+            out,
+            lengths,
+            modes,
+        )
+        return out[:size], lengths[t0:t1], modes[t0:t1]
+
+    def _store(
+        self,
+        block: int,
+        parts: list[NDArray[np.uint8]],
+        lengths: NDArray[np.int64],
+        modes: NDArray[np.uint8],
+    ) -> None:
+        scan = self.scan
+        stored = self._segments.append(block, parts)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        scan.chunk_off[block] = offsets // 4
+        scan.chunk_mode[block] = modes
+        view = memoryview(stored)
+        for t, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+            scan.chunk_crc[block, t] = zlib.crc32(view[start:stop])
+        scan.blocks[block] = stored
+
+    def _enter_sums(self, block: int, source: NDArray[Any], ranges: list[tuple[int, int]]) -> None:
+        layout = self._plan.layout
+        first = int(layout.block_pos[block])
+        if self._plan.values.is_float:
+            _enter_float_sums(self.index, source.view(np.float32), layout, self._allocator)
+            return
+        tile_sum = np.zeros((layout.n_tiles, len(source)), np.int64)
+        total, nodata = np.zeros((2, layout.n_pixels), np.int64)
+        largest = np.full(layout.n_pixels, np.iinfo(np.int64).min)
+        masked = self._plan.masked.reshape(-1)
+        list(
+            self._pool.map(
+                lambda r: reduce_tiles(
+                    source,
+                    r[0],
+                    r[1],
+                    self._geometry,
+                    self._coding,
+                    masked,
+                    tile_sum,
+                    total,
+                    largest,
+                    nodata,
+                ),
+                ranges,
+            )
+        )
+        shape = layout.detector_shape
+        self.index.add_block(
+            first,
+            tile_sum,
+            total.reshape(shape),
+            largest.reshape(shape),
+            nodata.reshape(shape),
+            self._allocator,
+        )
+
+    def finish(self) -> EncodedScan:
+        """Cut the last segment to length and return the scan; every block must be done."""
+        self._pool.shutdown()
+        for block, stored in self._segments.trim().items():
+            self.scan.blocks[block] = stored
+        return self.scan
+
+    def abort(self) -> None:
+        """Stop the threads; the bytes go when the encoder goes."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _enter_float_sums(
+    index: Index, values: NDArray[np.float32], layout: ScanLayout, allocator: Allocator
+) -> None:
+    good = np.isfinite(values)
+    shape = layout.detector_shape
+    total = np.where(good, values, 0).sum(axis=0, dtype=np.float64).reshape(shape)
+    largest = np.where(good, values, -np.inf).max(axis=0).astype(np.float64).reshape(shape)
+    index.add_block(0, None, total, largest, (~good).sum(axis=0).reshape(shape), allocator)
+
+
+class _Segments:
+    """The growing byte store: every block lies whole in one array, padding after it.
+
+    Small blocks share segments; a large one gets its own array, so that what is left unused at a
+    segment's end stays under 2 %.
+    """
+
+    def __init__(self, allocator: Allocator, layout: ScanLayout) -> None:
+        worst = layout.n_positions * layout.n_pixels * layout.dtype.itemsize + layout.n_blocks * (
+            4 * layout.n_tiles + PADDING + 4
+        )
+        self._size = min(SEGMENT, worst)
+        self._allocator = allocator
+        self._current: NDArray[np.uint8] | None = None
+        self._used = 0
+        self._in_current: dict[int, tuple[int, int]] = {}
+
+    def append(self, block: int, parts: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """Copy the parts of a block into the store; return their bytes with the padding."""
+        size = sum(p.size for p in parts) + PADDING
+        if size * 64 >= SEGMENT:
+            stored = self._allocator.empty(Kind.ENCODED, size, np.uint8)
+        else:
+            if self._current is None or self._used + size > self._current.size:
+                self._current = self._allocator.empty(Kind.ENCODED, max(self._size, size), np.uint8)
+                self._used = 0
+                self._in_current = {}
+            stored = self._current[self._used : self._used + size]
+            self._in_current[block] = (self._used, self._used + size)
+            self._used += size
+        at = 0
+        for part in parts:
+            stored[at : at + part.size] = part
+            at += part.size
+        return stored
+
+    def trim(self) -> dict[int, NDArray[np.uint8]]:
+        """Copy the last segment to its exact size; return its blocks at their new place."""
+        if self._current is None or self._used == self._current.size:
+            return {}
+        exact = self._allocator.empty(Kind.ENCODED, self._used, np.uint8)
+        exact[:] = self._current[: self._used]
+        moved = {block: exact[start:stop] for block, (start, stop) in self._in_current.items()}
+        self._current, self._in_current = None, {}
+        return moved
