@@ -63,7 +63,7 @@ types: setup  ## Check types.
 	$(BIN)/mypy
 
 docs: setup  ## Build the documentation into site/.
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: setup  ## Measure speed and size against plain references.
 	$(BIN)/python -m benchmarks
