@@ -35,8 +35,8 @@ $(SYSTEM): scripts/system-packages.sh | $(BIN)/python
 
 # pip reads dependency groups since 25.1.
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e . --group dev
+	$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install -qq $(PIP_ARGS) -c constraints.txt -e . --group dev
 	@touch $@
 
 setup: $(SYSTEM) $(INSTALLED)  ## Make .venv and install the project and its tools in it.
