@@ -160,7 +160,7 @@ class RasterCanvas(pg.GraphicsView):  # type: ignore[misc]
     def point_of(self, row: float, column: float) -> QPointF:
         """Logical pixel of the viewport at which a scan position is drawn."""
         physical = QPointF(column * self._step[1], row * self._step[0])
-        return self.viewportTransform().map(self._box.mapViewToScene(physical))
+        return QPointF(self.viewportTransform().map(self._box.mapViewToScene(physical)))
 
     def position_at(self, point: QPointF) -> tuple[float, float]:
         """Scan row and column (not rounded) at a logical pixel of the viewport."""
@@ -187,7 +187,7 @@ class RasterCanvas(pg.GraphicsView):  # type: ignore[misc]
             self.apply_theme()
 
     def _ink(self) -> QColor:
-        return self.palette().color(QPalette.ColorRole.WindowText)
+        return QColor(self.palette().color(QPalette.ColorRole.WindowText))
 
     def drawBackground(self, painter: QPainter | None, rect: QRectF) -> None:
         """Hatch what shows through where nothing was recorded."""

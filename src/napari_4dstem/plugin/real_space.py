@@ -34,8 +34,8 @@ from napari_4dstem.plugin.colour_tables import (
 )
 from napari_4dstem.plugin.levels import robust_levels, sample_values
 from napari_4dstem.plugin.levels_bar import LevelsBar
-from napari_4dstem.plugin.number_text import grouped, value_text
 from napari_4dstem.plugin.raster_canvas import RasterCanvas
+from napari_4dstem.plugin.scan_image import ScanImage
 
 LevelsMode = Literal["auto", "kept"]
 _AMBER = QColor("#e0a030")
@@ -68,12 +68,7 @@ class RealSpaceView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._values: NDArray[np.generic] | None = None
-        self._valid: NDArray[np.bool_] | None = None
-        self._overloads: NDArray[np.generic] | None = None
-        self._step: tuple[float, float] | None = None
-        self._unit = "px"
-        self._value_unit = "counts"
+        self._image: ScanImage | None = None
         self._levels = (0.0, 1.0)
         self._mode: LevelsMode = "auto"
         self._colormap = "gray"
@@ -167,20 +162,8 @@ class RealSpaceView(QWidget):
         value_unit
             What the values count, for the read-out.
         """
-        values = np.asarray(values)
-        if values.ndim != 2 or values.size == 0:
-            raise UsageError("An image needs two axes", found=f"shape {values.shape}")
-        for other in (valid, overloaded):
-            if other is not None and other.shape != values.shape:
-                raise UsageError(
-                    "A mask must have the shape of its image",
-                    expected=str(values.shape),
-                    found=str(other.shape),
-                )
-        self._values, self._valid, self._overloads = values, valid, overloaded
-        self._step, self._unit = step, unit if step is not None else "px"
-        self._value_unit = value_unit
-        sample = sample_values(values, valid)
+        self._image = ScanImage(np.asarray(values), valid, overloaded, step, unit, value_unit)
+        sample = sample_values(self._image.values, valid)
         if self._mode == "auto":
             self._use_levels(robust_levels(sample))
         self._draw()
@@ -189,20 +172,19 @@ class RealSpaceView(QWidget):
 
     def set_message(self, text: str) -> None:
         """Show a line of text instead of an image, for instance why there is none."""
-        self._values = self._valid = self._overloads = None
+        self._image = None
         self.canvas.set_message(text)
         self.badge.setVisible(False)
         self._tell()
 
     def _draw(self) -> None:
-        if self._values is None:
+        image = self._image
+        if image is None:
             return
-        pixels, holes = _colours(
-            self._values, self._valid, self._levels, colour_table(self._colormap, self._scale)
-        )
-        marks = None if self._overloads is None else self._overloads > np.array(0)
-        self.canvas.set_marks(marks, holes=holes)
-        self.canvas.set_pixels(pixels, self._step or (1.0, 1.0), self._unit)
+        pixels, holes = image.pixels(self._levels, colour_table(self._colormap, self._scale))
+        self.canvas.set_marks(image.marks(), holes=holes)
+        known = image.step is not None
+        self.canvas.set_pixels(pixels, image.step or (1.0, 1.0), image.unit if known else "px")
 
     # -- title and badge -------------------------------------------------------------------
 
@@ -278,9 +260,9 @@ class RealSpaceView(QWidget):
 
     def auto_levels(self) -> None:
         """Set the levels from the image shown now, whichever mode is chosen."""
-        if self._values is None:
+        if self._image is None:
             return
-        sample = sample_values(self._values, self._valid)
+        sample = sample_values(self._image.values, self._image.valid)
         self._use_levels(robust_levels(sample))
         self._draw()
         self.levels_bar.set_values(sample, self._levels)
@@ -336,40 +318,19 @@ class RealSpaceView(QWidget):
         self._tell()
 
     def readout(self, row: int, column: int) -> str:
-        """One line about a scan position: place, value, and what is wrong with it."""
-        parts = [f"scan ({row}, {column})"]
-        if self._step is not None:
-            places = (f"{i * s:.4g}" for i, s in zip((row, column), self._step, strict=True))
-            parts.append(f"{', '.join(places)} {self._unit}")
-        if self._values is not None:
-            value = self._values[row, column]
-            recorded = self._valid is None or bool(self._valid[row, column])
-            text = f"{value_text(float(value))} {self._value_unit}".rstrip()
-            parts.append(text if recorded else "not recorded")
-            over = 0 if self._overloads is None else int(self._overloads[row, column])
-            if over:
-                many = "" if self._overloads.dtype == np.bool_ else f"{grouped(over)} "
-                parts.append(f"{many}overloaded pixel{'' if many and over == 1 else 's'}")
-        return " · ".join(parts)
+        """One line about a scan position of the image shown; empty outside it."""
+        image = self._image
+        return image.readout(row, column) if image and image.contains(row, column) else ""
 
     def _tell(self) -> None:
         place = self._pointer or self._cursor
-        if place is None or self._values is None or not self._inside(*place):
-            self.readout_changed.emit("")
-        else:
-            self.readout_changed.emit(self.readout(*place))
-
-    def _inside(self, row: int, column: int) -> bool:
-        if self._values is None:
-            return False
-        rows, columns = self._values.shape
-        return 0 <= row < rows and 0 <= column < columns
+        self.readout_changed.emit("" if place is None else self.readout(*place))
 
     def _pick(self, row: float, column: float) -> None:
-        if self._values is None:
+        if self._image is None:
             return
         # a drag beyond the edge keeps the crosshair on the edge
-        limits = zip((row, column), self._values.shape, strict=True)
+        limits = zip((row, column), self._image.values.shape, strict=True)
         place = tuple(min(max(round(x), 0), n - 1) for x, n in limits)
         self._pointer = None
         if place != self._cursor:
@@ -380,7 +341,8 @@ class RealSpaceView(QWidget):
 
     def _hover(self, row: float, column: float) -> None:
         place = (round(row), round(column))
-        self._pointer = place if self._inside(*place) else None
+        inside = self._image is not None and self._image.contains(*place)
+        self._pointer = place if inside else None
         self._tell()
 
     def _leave(self) -> None:
@@ -401,28 +363,6 @@ def link_views(views: Sequence[RealSpaceView]) -> None:
             if other is not view:
                 view.cursor_moved.connect(other.set_cursor)
                 view.view_changed.connect(other.canvas.show_rect)
-
-
-def _colours(
-    values: NDArray[np.generic],
-    valid: NDArray[np.bool_] | None,
-    levels: tuple[float, float],
-    table: NDArray[np.uint32],
-) -> tuple[NDArray[np.uint8], bool]:
-    """RGBA pixels of an image, transparent where there is no value; and whether any is."""
-    place = np.subtract(values, levels[0], dtype=np.float64)
-    place *= (TABLE_SIZE - 1) / (levels[1] - levels[0])
-    np.clip(place, 0, TABLE_SIZE - 1, out=place)
-    missing = None if valid is None or valid.all() else ~valid
-    if values.dtype.kind == "f":
-        unknown = np.isnan(place)
-        if unknown.any():
-            place[unknown] = 0
-            missing = unknown if missing is None else missing | unknown
-    colours = table[place.astype(np.uint16)]
-    if missing is not None:
-        colours[missing] = 0
-    return colours.view(np.uint8).reshape(*values.shape, 4), missing is not None
 
 
 def _combo(tip: str, names: Sequence[str]) -> QComboBox:
