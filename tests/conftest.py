@@ -211,4 +211,4 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     seconds = _compilation.duration if _compilation is not None and _compilation.done else 0.0
-    terminalreporter.write_line(f"Numba compiled for {seconds:.0f} s")
+    terminalreporter.write_line(f"Numba compiled for {seconds:.1f} s")
