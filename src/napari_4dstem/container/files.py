@@ -148,8 +148,11 @@ def replacing(path: Path, nbytes: int) -> Iterator[IO[bytes]]:
 
 def write_all(file: IO[bytes], offset: int, data: bytes | memoryview) -> None:
     """Write all of `data` at `offset`; a raw file may take only a part at a time."""
+    rest = memoryview(data)
+    if not rest.nbytes:
+        return
     file.seek(offset)
-    rest = memoryview(data).cast("B")
+    rest = rest.cast("B")
     while rest.nbytes:
         written = file.write(rest[: 1 << 26])
         rest = rest[written:]

@@ -126,6 +126,7 @@ def make_skeleton(datasets: Mapping[str, Dataset], attributes: Mapping[str, str]
     access.set_fileobj_driver(h5py.h5fd.fileobj_driver, file)
     creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     creation.set_userblock(USER_BLOCK)
+    creation.set_obj_track_times(False)  # the same scan gives the same file
     offsets = {}
     identity = h5py.h5f.create(b"ans4d", h5py.h5f.ACC_TRUNC, creation, access)
     with h5py.File(identity) as handle:
@@ -143,9 +144,9 @@ def _create(handle: Any, name: str, dataset: Dataset) -> int:
     creation.set_layout(h5py.h5d.CONTIGUOUS)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    creation.set_obj_track_times(False)  # the same scan gives the same file
+    creation.set_obj_track_times(False)
     folder, _, leaf = name.rpartition("/")
-    group = handle.require_group(folder) if folder else handle
+    group = _group(handle, folder) if folder else handle
     identity = h5py.h5d.create(
         group.id,
         leaf.encode(),
@@ -155,3 +156,13 @@ def _create(handle: Any, name: str, dataset: Dataset) -> int:
     )
     h5py.Dataset(identity).attrs["description"] = np.bytes_(dataset.description.encode())
     return int(identity.get_offset()) if np.prod(dataset.shape) else 0
+
+
+def _group(handle: Any, name: str) -> Any:
+    import h5py
+
+    if name not in handle:
+        creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        creation.set_obj_track_times(False)
+        h5py.h5g.create(handle.id, name.encode(), gcpl=creation)
+    return handle[name]

@@ -25,6 +25,8 @@ MAGIC: Final = b"ANS4D\r\n\x1a"
 FORMAT_VERSION: Final = 1
 USER_BLOCK: Final = 1 << 16
 """Bytes in front of the HDF5 part."""
+MAX_POSITIONS: Final = 1 << 32
+"""Scan positions are numbered with 32 bits."""
 FEATURES: Final[frozenset[str]] = frozenset()
 """Names this version understands in `requires`; files of version 1 need none."""
 
@@ -238,6 +240,14 @@ def _validated(body: bytes, path: Path) -> FileTable:
             action=_UPDATE,
         )
     _check_dtype(table, path)
+    if math.prod(table.scan_shape) > MAX_POSITIONS:
+        raise ContainerError(
+            "The scan is larger than a file can hold",
+            where=path,
+            expected=f"at most {MAX_POSITIONS} positions",
+            found=f"{table.scan_shape[0]} x {table.scan_shape[1]}",
+            action=COPY_AGAIN,
+        )
     return table
 
 
