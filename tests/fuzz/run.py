@@ -95,7 +95,7 @@ def run_case(target: ModuleType, seeds: Path, folder: Path, seed: int, case: int
         return {"label": "refused", "damage": damage, "detail": ""}
     except WrongResult as error:
         return {"label": "FAIL wrong result", "damage": damage, "detail": str(error)}
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the finding)
         where = traceback.format_exc(limit=-4).replace("\n", " | ")
         text = f"{type(error).__name__}: {error} || {where}"
         return {"label": "FAIL exception", "damage": damage, "detail": text}
