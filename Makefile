@@ -78,7 +78,9 @@ screenshots: setup  ## Draw the pictures of the documentation anew.
 
 build: setup  ## Build wheel and sdist into dist/ and check them.
 	rm -rf dist
-	$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/python -m build --no-isolation --outdir dist . > $(VENV)/build.log 2>&1 \
+		|| { cat $(VENV)/build.log; exit 1; }
+	@tail -n 1 $(VENV)/build.log
 	$(BIN)/npe2 validate src/napari_4dstem/napari.yaml
 
 clean:  ## Remove what the build and the tools left behind.
