@@ -155,7 +155,11 @@ class _Mapping(mmap.mmap):
 
 def _zeroed_bytes(nbytes: int) -> _Buffer | _Mapping:
     if nbytes >= _OWN_MAPPING_FROM:
-        return _Mapping(-1, nbytes)
+        private = getattr(mmap, "MAP_PRIVATE", None)
+        if private is None:  # Windows has only private anonymous mappings
+            return _Mapping(-1, nbytes)
+        # Shared, the default, would count as shared memory (tmpfs), not as this process's own.
+        return _Mapping(-1, nbytes, flags=private | mmap.MAP_ANONYMOUS)
     return _Buffer(nbytes)
 
 

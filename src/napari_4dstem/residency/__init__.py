@@ -1,0 +1,1 @@
+"""What memory there is, what we hold of it, and what an operation may still use."""
