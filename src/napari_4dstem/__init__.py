@@ -17,10 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from napari_4dstem.acquisition import Acquisition as Acquisition
-    from napari_4dstem.acquisition import inspect as inspect
-    from napari_4dstem.acquisition import load as load
-    from napari_4dstem.acquisition import memory as memory
-    from napari_4dstem.acquisition import open as open
     from napari_4dstem.calibration import Calibration as Calibration
     from napari_4dstem.detectors import Annulus as Annulus
     from napari_4dstem.detectors import Circle as Circle
@@ -30,13 +26,17 @@ if TYPE_CHECKING:
     from napari_4dstem.detectors import Rectangle as Rectangle
     from napari_4dstem.disk import Disk as Disk
     from napari_4dstem.disk import presets as presets
+    from napari_4dstem.opening import inspect as inspect
+    from napari_4dstem.opening import load as load
+    from napari_4dstem.opening import memory as memory
+    from napari_4dstem.opening import open as open  # noqa: A004 - it is called as n4.open
 
 _HOME = {
     "Acquisition": "acquisition",
-    "inspect": "acquisition",
-    "load": "acquisition",
-    "memory": "acquisition",
-    "open": "acquisition",
+    "inspect": "opening",
+    "load": "opening",
+    "memory": "opening",
+    "open": "opening",
     "Calibration": "calibration",
     "Annulus": "detectors",
     "Circle": "detectors",
@@ -49,7 +49,7 @@ _HOME = {
 }
 _SUBPACKAGES = ("plugin", "errors")
 
-__all__ = [*_HOME, "__version__", "errors", "plugin"]  # noqa: PLE0604
+__all__ = [*_HOME, "__version__", "errors", "plugin"]
 
 
 def __getattr__(name: str) -> Any:

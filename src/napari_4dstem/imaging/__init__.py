@@ -1,0 +1,1 @@
+"""Products of an acquisition: functions over blocks of patterns, coded or not."""

@@ -1,0 +1,235 @@
+"""`Acquisition`: one recorded scan, opened, with its state and the memory that it holds."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from napari_4dstem.calibration import Calibration
+from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.container import ContainerHeader, SourceIdentity, write
+from napari_4dstem.errors import FourDStemError
+from napari_4dstem.ledger import ledger
+from napari_4dstem.loading.backing import Place, State
+from napari_4dstem.loading.events import AcquisitionEvents, Progress
+from napari_4dstem.loading.open_file import Opened, is_encoded, open_file, scan_name
+from napari_4dstem.scan_reader import ScanReader
+from napari_4dstem.sources import OpenOptions, SourceInfo
+
+open_acquisitions: weakref.WeakSet[Acquisition] = weakref.WeakSet()
+"""Every acquisition of this process that is still referred to: the rows of the memory meter."""
+
+
+class Acquisition(ScanReader):
+    """One recorded scan. Made by `open` and `load`.
+
+    Axes are (scan row, scan column, camera row, camera column), in file order. Everything may be
+    called from any thread.
+
+    Parameters
+    ----------
+    path
+        The file it was opened from.
+    options
+        How its source is to be read.
+    mask
+        "file": the file's own mask. An array: bool [H, W], True = masked. None: raw values,
+        nothing is left out of sums, not even overloads.
+
+    Examples
+    --------
+    >>> import napari_4dstem as n4
+    >>> with n4.load(sample_path) as acq:
+    ...     acq.image(n4.Circle((51, 43), 17.5)).shape
+    (32, 32)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        options: OpenOptions | None = None,
+        mask: Literal["file"] | NDArray[np.bool_] | None = "file",
+    ) -> None:
+        self.path = Path(path)
+        self._opened: Opened = open_file(self.path, options or OpenOptions())
+        super().__init__(scan_name(self.path), self._opened.life)
+        self._calibration = self._opened.calibration
+        self.mask = self._file_mask() if isinstance(mask, str) else mask
+        weakref.finalize(self, self._life.shutdown)
+        open_acquisitions.add(self)
+
+    def _file_mask(self) -> NDArray[np.bool_]:
+        stored = self._opened.mask
+        return np.zeros(self.detector_shape, bool) if stored is None else stored
+
+    # ---- what it is
+
+    @property
+    def info(self) -> SourceInfo | None:
+        """What the source's headers say; None for an encoded file."""
+        return self._opened.info
+
+    @property
+    def calibration(self) -> Calibration:
+        """Sizes of the axes; unknown stays None. Can be set."""
+        return self._calibration
+
+    @calibration.setter
+    def calibration(self, value: Calibration) -> None:
+        self._calibration = value
+        self.events.changed.emit()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is odd or was found damaged, in sentences."""
+        return self._opened.problems + self._life.problems
+
+    # ---- where it is
+
+    @property
+    def state(self) -> State:
+        """``source``, ``partial`` (being encoded), ``encoded`` or ``released``."""
+        return self._life.backing.state
+
+    @property
+    def place(self) -> Place:
+        """Where the patterns are: ``source``, ``RAM``, ``disk``, ``GPU`` or ``none``."""
+        return self._life.backing.place
+
+    store = place
+
+    @property
+    def device(self) -> str:
+        """Device that decodes: ``cpu``."""
+        return "cpu"
+
+    @property
+    def owner(self) -> str:
+        """Name under which the ledger books the bytes of this acquisition."""
+        return self._life.owner
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes held in memory for this acquisition, everything included."""
+        return ledger.total(owner=self.owner)
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of the encoded form without index; 0 while there is none."""
+        scan = self._life.backing.scan
+        return 0 if scan is None else scan.nbytes
+
+    @property
+    def logical_bytes(self) -> int:
+        """Bytes of all recorded patterns as plain numbers."""
+        return self._layout.n_positions * self._layout.n_pixels * self.dtype.itemsize
+
+    @property
+    def progress(self) -> Progress:
+        """How far encoding is."""
+        return self._life.progress
+
+    @property
+    def events(self) -> AcquisitionEvents:
+        """Signals; emitted from worker threads."""
+        return self._life.events
+
+    # ---- life
+
+    def encode(self, *, wait: bool = False) -> Self:
+        """Encode in the background; with `wait`, return when it is done.
+
+        Raises
+        ------
+        FourDStemError
+            With `wait`: what went wrong.
+        """
+        failures: list[Exception] = []
+        self.events.failed.connect(failures.append)
+        try:
+            thread = self._life.encode(self._masked)
+            if wait and thread is not None:
+                thread.join()
+        finally:
+            self.events.failed.disconnect(failures.append)
+        if failures:
+            raise failures[0]
+        return self
+
+    def cancel(self, *, wait: bool = True) -> None:
+        """Stop encoding and go back to the source."""
+        self._life.cancel(wait=wait)
+
+    def release(self) -> int:
+        """Give all memory back; return the bytes freed. `reload` opens it again."""
+        return self._life.release()
+
+    def reload(self) -> Self:
+        """Open it again after `release`; a source is encoded again in the background."""
+        self._life.reload()
+        return self if is_encoded(self.path) else self.encode()
+
+    @property
+    def can_reload(self) -> bool:
+        """Whether the file it came from is still there."""
+        return self.path.exists()
+
+    @property
+    def reload_cost(self) -> str:
+        """What `reload` takes, in words."""
+        kind = "opened at once" if is_encoded(self.path) else "read and encoded again"
+        return f"{self.path.name}, {kind}"
+
+    def close(self) -> None:
+        """Release everything for good."""
+        self._life.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        return f"<Acquisition {self.name}: {size} {self.dtype}, {self.state} ({self.place})>"
+
+    def save(self, path: str | Path) -> None:
+        """Save as an ``.ans4d`` file, encoding first if need be.
+
+        Raises
+        ------
+        SaveError
+            The target is then as it was before.
+        """
+        self.encode(wait=True)
+        with self._life.lease() as backing:
+            if backing.scan is None or backing.state != "encoded":
+                raise FourDStemError(
+                    "There is nothing to save: encoding was cancelled", action="Encode it first"
+                )
+            write(path, backing.scan, self._header(backing.scan))
+
+    def _header(self, scan: EncodedScan) -> ContainerHeader:
+        opened = self._opened
+        source = opened.header.source if opened.header is not None else None
+        if opened.info is not None:
+            source = SourceIdentity(name=self.path.name, size=opened.info.stored_bytes)
+        return ContainerHeader.of(
+            scan,
+            calibration=self.calibration.to_json(),
+            mask=self._mask if self._mask is not None else opened.mask,
+            source=source,
+            problems=self.problems,
+            metadata=(opened.info.metadata if opened.info is not None else {}),
+        )

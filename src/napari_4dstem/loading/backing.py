@@ -1,0 +1,81 @@
+"""What an acquisition reads from at one moment, and who is reading.
+
+A `Backing` never changes: a new state is a new backing. A read leases the backing that it started
+with; one that was replaced is let go when its last lease ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.errors import ReleasedError
+from napari_4dstem.imaging.blocks import PatternBlocks
+from napari_4dstem.sources import Source
+
+State = Literal["source", "partial", "encoded", "released"]
+Place = Literal["source", "RAM", "disk", "GPU", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Backing:
+    """Where the patterns come from.
+
+    Parameters
+    ----------
+    state, place
+        For people and for the memory meter.
+    blocks
+        Patterns with no-data left out of sums; None once released.
+    raw_blocks
+        The same with every value counted as the number it is.
+    source
+        Open source, if there is one.
+    scan
+        Encoded scan, growing in state ``partial``.
+    """
+
+    state: State
+    place: Place
+    blocks: PatternBlocks | None = None
+    raw_blocks: PatternBlocks | None = None
+    source: Source | None = None
+    scan: EncodedScan | None = None
+    _leases: list[int] = field(default_factory=lambda: [0], repr=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    def blocks_for(self, *, raw_values: bool) -> PatternBlocks:
+        """Return the blocks that count no-data as asked.
+
+        Raises
+        ------
+        ReleasedError
+            If the acquisition was released.
+        """
+        blocks = self.raw_blocks if raw_values else self.blocks
+        if blocks is None:
+            raise ReleasedError(
+                "The data were unloaded", action="Reload the acquisition to use it again"
+            )
+        return blocks
+
+    @contextmanager
+    def leased(self) -> Iterator[None]:
+        """Keep what the backing refers to open while the context lasts."""
+        with self._changed:
+            self._leases[0] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._leases[0] -= 1
+                self._changed.notify_all()
+
+    def wait_until_unused(self, timeout: float | None = None) -> bool:
+        """Wait until no read uses this backing any more; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._leases[0] == 0, timeout)
