@@ -163,6 +163,14 @@ def test_the_short_cuts_come_back(scan, saved):
         np.testing.assert_array_equal(a, b)
 
 
+def test_the_short_cuts_can_be_left_where_they_are(copy):
+    flip(copy, table_of(copy).find("index/sum_pattern").offset)
+    opened = open_container(copy, with_index=False)
+    assert opened.scan.index is None
+    assert opened.problems == ()  # nobody looked at them
+    assert open_container(copy).problems != ()
+
+
 def test_every_block_is_followed_by_readable_bytes(saved):
     scan = open_container(saved).scan
     assert scan.layout.n_blocks > 1

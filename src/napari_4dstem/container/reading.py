@@ -49,17 +49,24 @@ class OpenedContainer:
 
 
 def open_container(
-    path: str | Path, *, allocator: Allocator | None = None, mounts: str | None = None
+    path: str | Path,
+    *,
+    with_index: bool = True,
+    allocator: Allocator | None = None,
+    mounts: str | None = None,
 ) -> OpenedContainer:
     """Open an encoded scan.
 
     Every array but the coded stream is read and checked; the chunks of the stream are checked
     when they are first decoded. The map lives as long as the arrays of the result.
+    Checking the index takes about 1 ms per MiB, all the rest a few milliseconds.
 
     Parameters
     ----------
     path
         An ``.ans4d`` file.
+    with_index
+        Whether the stored short cuts are wanted; without them, ``scan.index`` is None.
     allocator
         Gives the memory when the file has to be read instead of mapped.
     mounts
@@ -73,7 +80,7 @@ def open_container(
     path = Path(path)
     try:
         with ArrayFile(path, allocator=allocator, mounts=mounts) as file:
-            return _open(file)
+            return _open(file, with_index=with_index)
     except OSError as error:
         raise ContainerError(
             "The file cannot be read",
@@ -83,7 +90,7 @@ def open_container(
         ) from error
 
 
-def _open(file: ArrayFile) -> OpenedContainer:
+def _open(file: ArrayFile, *, with_index: bool) -> OpenedContainer:
     required = {name: file.required(name) for name in REQUIRED if name != "stream"}
     try:
         scan = _assemble(file, required)
@@ -98,7 +105,8 @@ def _open(file: ArrayFile) -> OpenedContainer:
     problems = []
     if file.size != file.table.file_size:
         problems.append(f"The file has {file.size} bytes instead of {file.table.file_size}")
-    scan.index = read_index(file, scan.layout, problems)
+    if with_index:
+        scan.index = read_index(file, scan.layout, problems)
     header = _header(file, scan, problems)
     return OpenedContainer(scan, header, file.path, file.mapped, tuple(problems))
 
@@ -159,8 +167,11 @@ def _check_types(table: FileTable, arrays: dict[str, NDArray[Any]]) -> None:
                 expected=f"{ndim} axes of {np.dtype(dtype)}",
                 found=f"{array.ndim} axes of {array.dtype}",
             )
-    if arrays["class_map"].shape != table.detector_shape or arrays["classes"].shape[1] != 2:
+    if arrays["class_map"].shape != table.detector_shape:
         raise ContainerError("The pixel classes do not fit the camera")
+    n_classes = len(arrays["classes"])
+    if arrays["classes"].shape[1] != 2 or arrays["freq"].shape != (n_classes, 256):
+        raise ContainerError("The coding tables have unknown forms")
 
 
 def _check_chunks(layout: ScanLayout, arrays: dict[str, NDArray[Any]], size: int) -> None:
