@@ -9,13 +9,15 @@ from __future__ import annotations
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.encode_kernels import Geometry, encode_tiles, reduce_tiles
+from napari_4dstem.codec.encode_kernels import Scratch, Target, encode_tiles
 from napari_4dstem.codec.index import Index, new_index
+from napari_4dstem.codec.kernel_types import Geometry, kernel_array
 from napari_4dstem.codec.layout import (
     LANES,
     PADDING,
@@ -26,16 +28,16 @@ from napari_4dstem.codec.layout import (
     choose_tile,
     cut_blocks,
 )
-from napari_4dstem.codec.model import PixelModel, Schedule, make_schedule
+from napari_4dstem.codec.model import PixelModel, make_schedule
+from napari_4dstem.codec.reduce_kernels import reduce_tiles
 from napari_4dstem.codec.statistics import Sample, build_model
 from napari_4dstem.codec.values import (
     bits_dtype,
     choose_value_map,
-    constant_pixels,
     float_codes,
-    sample_codes,
     value_coding,
 )
+from napari_4dstem.errors import UsageError
 from napari_4dstem.ledger import Allocator, Kind
 
 SEGMENT = 64 << 20
@@ -81,9 +83,7 @@ def plan_coding(
     """
     shape = (sample.shape[1], sample.shape[2])
     values = choose_value_map(sample, nodata)
-    model, bits = build_model(
-        Sample(sample_codes(sample, values), constant_pixels(sample), sample.dtype.itemsize)
-    )
+    model, bits = build_model(Sample(sample, values))
     passes = choose_passes(shape)
     positions, block_pos = cut_blocks(recorded, passes)
     layout = ScanLayout(
@@ -142,7 +142,9 @@ class ScanEncoder:
         self._steps = make_schedule(plan.model, layout)
         self._geometry = Geometry(layout.tile, *layout.detector_shape)
         self._coding = value_coding(plan.values, layout.dtype)
-        self._class_map = np.ascontiguousarray(plan.model.class_map).reshape(-1)
+        self._class_map = kernel_array(plan.model.class_map, np.dtype(np.uint8)).reshape(-1)
+        self._masked = kernel_array(plan.masked, np.dtype(bool)).reshape(-1)
+        self._ranges = self._tile_ranges()
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="n4-encode")
         self._segments = _Segments(allocator, layout)
         self.index = new_index(layout, plan.masked, plan.expected_tile_sum, allocator)
@@ -160,38 +162,61 @@ class ScanEncoder:
         )
 
     def encode_block(self, block: int, patterns: NDArray[Any]) -> None:
-        """Code the patterns [n, H, W] of one block, in lane order."""
+        """Code the patterns [n, H, W] of one block, in lane order.
+
+        Raises
+        ------
+        UsageError
+            If shape or dtype are not those of the plan.
+        """
         layout = self._plan.layout
         n = layout.block_size(block)
-        source = np.ascontiguousarray(patterns).reshape(n, layout.n_pixels)
+        if patterns.shape != (n, *layout.detector_shape) or patterns.dtype != layout.dtype:
+            raise UsageError(
+                "These patterns do not belong to this block",
+                expected=f"{(n, *layout.detector_shape)} of {layout.dtype}",
+                found=f"{patterns.shape} of {patterns.dtype}",
+            )
+        source = kernel_array(patterns, layout.dtype).reshape(n, layout.n_pixels)
         source = source.view(bits_dtype(layout.dtype))
-        bits = source
-        if self._plan.values.is_float:
-            bits = float_codes(source.view(np.float32), self._plan.values.scale)
-            if self._plan.values.kind == "f32raw":
-                bits[...] = self._coding.uncodable
-        ranges = self._tile_ranges()
-        parts = list(self._pool.map(lambda r: self._encode_range(bits, source, *r), ranges))
+        bits = source if not self._plan.values.is_float else self._float_bits(source)
+        parts = list(self._pool.map(lambda r: self._encode_range(bits, source, *r), self._ranges))
         lengths = np.concatenate([p[1] for p in parts])
         modes = np.concatenate([p[2] for p in parts])
         self._store(block, [p[0] for p in parts], lengths, modes)
-        self._enter_sums(block, source, ranges)
+        self._enter_sums(block, source)
         self.done[block] = True
 
+    def _float_bits(self, source: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Return what is coded in place of floats, one pattern at a time to save memory."""
+        values = self._plan.values
+        bits = np.full(source.shape, self._coding.uncodable, np.uint32)
+        if values.kind == "f32scaled":
+            for i, pattern in enumerate(source):
+                bits[i] = float_codes(pattern.view(np.float32), values.scale)
+        return bits
+
     def _tile_ranges(self) -> list[tuple[int, int]]:
-        edges = np.linspace(0, self._plan.layout.n_tiles, self._threads + 1).astype(int)
-        return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+        """Return a few ranges a thread, since tiles differ in how long they take."""
+        parts = 1 if self._threads == 1 else 4 * self._threads
+        edges = np.linspace(0, self._plan.layout.n_tiles, parts + 1).astype(int)
+        return [(int(a), int(b)) for a, b in pairwise(edges) if b > a]
 
     def _encode_range(
         self, bits: NDArray[Any], source: NDArray[Any], t0: int, t1: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]:
         layout, steps = self._plan.layout, self._steps
-        lanes = -(-len(bits) // LANES) * LANES
-        most_steps = int(np.diff(steps.tile_start)[t0:t1].max())
-        scratch = np.empty((layout.tile**2, lanes), np.int32)
-        reverse = np.empty(lanes * most_steps + 1, np.uint16)
-        raw = sum(layout.tile_at(t).n_pixels for t in range(t0, t1)) * len(bits)
-        out = np.empty(raw * layout.dtype.itemsize + 4 * (t1 - t0), np.uint8)
+        n = len(bits)
+        passes = -(-n // LANES)
+        rows = passes * int(np.diff(steps.tile_start)[t0:t1].max())
+        scratch = Scratch(
+            np.empty((passes, layout.tile**2, LANES), np.int32),
+            np.empty((rows, LANES), np.uint8),
+            np.empty(LANES * rows + 1, np.uint16),
+        )
+        raw = sum(layout.tile_at(t).n_pixels for t in range(t0, t1)) * n * layout.dtype.itemsize
+        out = np.empty(raw // 4 + t1 - t0 + 1, np.uint32)
+        target = Target(out.view(np.uint8), out.view(np.uint16), out)
         lengths = np.zeros(layout.n_tiles, np.int64)
         modes = np.zeros(layout.n_tiles, np.uint8)
         size = encode_tiles(
@@ -204,12 +229,11 @@ class ScanEncoder:
             self._class_map,
             steps,
             scratch,
-            reverse,
-            out,
+            target,
             lengths,
             modes,
         )
-        return out[:size], lengths[t0:t1], modes[t0:t1]
+        return target.u8[:size], lengths[t0:t1], modes[t0:t1]
 
     def _store(
         self,
@@ -223,12 +247,11 @@ class ScanEncoder:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         scan.chunk_off[block] = offsets // 4
         scan.chunk_mode[block] = modes
-        view = memoryview(stored)
-        for t, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
-            scan.chunk_crc[block, t] = zlib.crc32(view[start:stop])
+        for t, (start, stop) in enumerate(pairwise(offsets)):
+            scan.chunk_crc[block, t] = zlib.crc32(stored[start:stop].data)
         scan.blocks[block] = stored
 
-    def _enter_sums(self, block: int, source: NDArray[Any], ranges: list[tuple[int, int]]) -> None:
+    def _enter_sums(self, block: int, source: NDArray[Any]) -> None:
         layout = self._plan.layout
         first = int(layout.block_pos[block])
         if self._plan.values.is_float:
@@ -237,24 +260,22 @@ class ScanEncoder:
         tile_sum = np.zeros((layout.n_tiles, len(source)), np.int64)
         total, nodata = np.zeros((2, layout.n_pixels), np.int64)
         largest = np.full(layout.n_pixels, np.iinfo(np.int64).min)
-        masked = self._plan.masked.reshape(-1)
-        list(
-            self._pool.map(
-                lambda r: reduce_tiles(
-                    source,
-                    r[0],
-                    r[1],
-                    self._geometry,
-                    self._coding,
-                    masked,
-                    tile_sum,
-                    total,
-                    largest,
-                    nodata,
-                ),
-                ranges,
+        masked = self._masked
+
+        def reduce_range(tiles: tuple[int, int]) -> None:
+            reduce_tiles(
+                source,
+                *tiles,
+                self._geometry,
+                self._coding,
+                masked,
+                tile_sum,
+                total,
+                largest,
+                nodata,
             )
-        )
+
+        list(self._pool.map(reduce_range, self._ranges))
         shape = layout.detector_shape
         self.index.add_block(
             first,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import ScanLayout
+from napari_4dstem.codec.layout import EncodedScan, ScanLayout
 from napari_4dstem.ledger import Allocator, Kind
 
 _WIDTHS = {
@@ -82,7 +82,7 @@ class Index:
                 needed = _narrowest(int(lows[t]), int(highs[t]), stored.dtype.kind == "i")
                 if needed.itemsize > stored.dtype.itemsize:
                     wider = allocator.empty(Kind.INDEX, stored.shape, needed)
-                    wider[:first] = stored[:first]
+                    wider[...] = stored
                     stored = self.tile_sum[t] = wider
                 stored[first : first + len(row)] = row
 
@@ -125,6 +125,20 @@ def new_index(
         nodata_count=allocator.empty(Kind.INDEX, shape, np.int64),
         masked=kept_mask,
     )
+
+
+def moments_fit(scan: EncodedScan) -> bool:
+    """Whether first moments of any pattern of an integer scan stay below 2^63."""
+    if scan.values.is_float:
+        return True
+    layout = scan.layout
+    furthest = max(layout.detector_shape)
+    if 2 ** (8 * layout.dtype.itemsize) * layout.n_pixels * furthest < 1 << 63:
+        return True
+    if scan.index is None or layout.dtype.kind == "i":
+        return False
+    brightest = int(np.maximum(scan.index.max_pattern, 0).sum(dtype=np.uint64))
+    return brightest * furthest < 1 << 63
 
 
 def _narrowest(low: int, high: int, signed: bool) -> np.dtype[Any]:

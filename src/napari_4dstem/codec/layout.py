@@ -1,7 +1,8 @@
-"""The arrays of an encoded scan (``docs/format.md``), and where each scan position and pixel lies.
+"""The arrays of an encoded scan (``docs/format.md``): where each scan position and pixel lies.
 
-`ScanLayout` is the geometry: blocks of scan positions, tiles of detector pixels. `EncodedScan` holds
-the coded bytes, block by block, wherever they lie, plus the small arrays that find a chunk in them.
+`ScanLayout` is the geometry: blocks of scan positions, tiles of detector pixels. `EncodedScan`
+holds the coded bytes, block by block, wherever they lie, plus the small arrays that find a chunk
+in them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_4dstem.codec.value_map import ValueKind as ValueKind
+from napari_4dstem.codec.value_map import ValueMap as ValueMap
 from napari_4dstem.errors import ContainerError
 
 if TYPE_CHECKING:
@@ -26,34 +30,6 @@ PADDING = 128
 """Bytes that follow the end of every buffer, so that kernels may read ahead."""
 RAW = 3
 """Chunk mode: the chunk holds plain values."""
-
-ValueKind = Literal["uint", "int", "f32scaled", "f32raw"]
-
-
-@dataclass(frozen=True)
-class ValueMap:
-    """How a source value becomes the non-negative integer code that is compressed.
-
-    Parameters
-    ----------
-    kind
-        ``uint``: code = value. ``int``: code = value - offset. ``f32scaled``:
-        float32(code * scale) equals the value bit for bit. ``f32raw``: nothing is coded.
-    offset, scale
-        Of ``int`` and ``f32scaled``.
-    nodata
-        The source value that means "no data at this pixel and position" (an overload), or None.
-    """
-
-    kind: ValueKind
-    offset: int = 0
-    scale: float = 1.0
-    nodata: int | None = None
-
-    @property
-    def is_float(self) -> bool:
-        """Whether the source values are floating-point numbers."""
-        return self.kind in ("f32scaled", "f32raw")
 
 
 @dataclass(frozen=True)
@@ -174,12 +150,33 @@ class ScanLayout:
         return slots
 
     def find(self, row: int, column: int) -> tuple[int, int] | None:
-        """Return (block, lane) of a scan position, or None if it was never recorded."""
+        """Return (block, lane) of a scan position, or None if it was never recorded.
+
+        Raises
+        ------
+        IndexError
+            Outside the scan.
+        """
+        rows, columns = self.scan_shape
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise IndexError(f"({row}, {column}) lies outside the {rows} x {columns} scan")
         slot = int(self.slot_of[row * self.scan_shape[1] + column])
         if slot < 0:
             return None
         block = int(np.searchsorted(self.block_pos, slot, side="right")) - 1
         return block, slot - int(self.block_pos[block])
+
+    @cached_property
+    def raw_lengths(self) -> NDArray[np.int64]:
+        """i64[n_blocks, n_tiles], length of each chunk in 4-byte units if it holds plain values."""
+        rows, columns = (
+            np.minimum(self.tile, size - np.arange(0, size, self.tile))
+            for size in self.detector_shape
+        )
+        pixels = np.outer(rows, columns).reshape(-1)
+        sizes = np.diff(self.block_pos.astype(np.int64))
+        lengths: NDArray[np.int64] = -(-sizes[:, None] * pixels * self.dtype.itemsize // 4)
+        return lengths
 
     @property
     def recorded(self) -> NDArray[np.bool_]:
@@ -230,8 +227,8 @@ def cut_blocks(
     column_edges = _equal_parts(columns, width)
     flat = np.arange(rows * columns, dtype=np.uint32).reshape(rows, columns)
     parts = []
-    for r0, r1 in zip(row_edges[:-1], row_edges[1:], strict=True):
-        for c0, c1 in zip(column_edges[:-1], column_edges[1:], strict=True):
+    for r0, r1 in pairwise(row_edges):
+        for c0, c1 in pairwise(column_edges):
             inside = flat[r0:r1, c0:c1][recorded[r0:r1, c0:c1]]
             if inside.size:
                 parts.append(inside)
@@ -244,6 +241,53 @@ def cut_blocks(
 def _equal_parts(length: int, at_most: int) -> NDArray[np.int64]:
     parts = -(-length // at_most)
     return np.arange(parts + 1, dtype=np.int64) * length // parts
+
+
+def check_offsets(
+    layout: ScanLayout,
+    chunk_off: NDArray[np.uint32],
+    chunk_mode: NDArray[np.uint8],
+    block_nbytes: NDArray[np.int64],
+) -> None:
+    """Check that every chunk lies inside its block: kernels check nothing of the kind.
+
+    Parameters
+    ----------
+    layout
+        The geometry.
+    chunk_off, chunk_mode
+        As in `EncodedScan`.
+    block_nbytes
+        i64[n_blocks], bytes there are of each block, its padding included.
+
+    Raises
+    ------
+    ContainerError
+        If a chunk has a negative length, an unknown mode, or reaches out of its block, or a raw
+        chunk is not as long as its values.
+    """
+    blocks, tiles = layout.n_blocks, layout.n_tiles
+    ok = (
+        chunk_off.shape == (blocks, tiles + 1)
+        and chunk_mode.shape == (blocks, tiles)
+        and block_nbytes.shape == (blocks,)
+    )
+    if ok and blocks:
+        offsets = chunk_off.astype(np.int64)
+        lengths = np.diff(offsets, axis=1)
+        raw = chunk_mode == RAW
+        ok = bool(
+            (offsets[:, 0] == 0).all()
+            and (lengths >= 0).all()
+            and (chunk_mode <= RAW).all()
+            and (lengths == layout.raw_lengths)[raw].all()
+            and (4 * offsets[:, -1] + PADDING <= block_nbytes).all()
+        )
+    if not ok:
+        raise ContainerError(
+            "The list of coded pieces contradicts itself",
+            action="The file is damaged: encode the scan again from its source",
+        )
 
 
 @dataclass(eq=False)
@@ -315,21 +359,30 @@ class EncodedScan:
         return self.blocks[block][start:stop]
 
     def check_chunks(self, block: int, tiles: NDArray[np.intp]) -> bool:
-        """Check the CRC of chunks not checked before; return whether all of `tiles` are intact.
+        """Check the CRC of those of `tiles` not checked before.
 
         Chunks that fail are marked in `damaged`: their block's positions count as missing.
+
+        Returns
+        -------
+        bool
+            Whether the block, as far as known, is intact.
         """
         for tile in tiles[~self._checked[block, tiles]]:
-            intact = zlib.crc32(self.chunk(block, tile)) == int(self.chunk_crc[block, tile])
+            intact = zlib.crc32(self.chunk(block, tile).data) == int(self.chunk_crc[block, tile])
             self.damaged[block, tile] |= not intact
             self._checked[block, tile] = True
-        return not bool(self.damaged[block, tiles].any())
+        return not bool(self.damaged[block].any())
+
+    def check_offsets(self) -> None:
+        """Check that every chunk lies inside its block (see the function of this name)."""
+        sizes = np.array([block.size for block in self.blocks], np.int64)
+        check_offsets(self.layout, self.chunk_off, self.chunk_mode, sizes)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Bool, scan shape: positions recorded and, as far as known, undamaged."""
         valid = np.zeros(self.layout.scan_shape[0] * self.layout.scan_shape[1], bool)
-        bad_blocks = self.damaged.any(axis=1)
-        for block in range(self.layout.n_blocks):
-            valid[self.layout.block_positions(block)] = not bad_blocks[block]
+        sizes = [self.layout.block_size(block) for block in range(self.layout.n_blocks)]
+        valid[self.layout.positions] = np.repeat(~self.damaged.any(axis=1), sizes)
         return valid.reshape(self.layout.scan_shape)

@@ -81,14 +81,15 @@ class PixelModel:
     @property
     def constant(self) -> NDArray[np.bool_]:
         """Bool[H, W]: pixels that are not coded."""
-        return self.class_map == CONSTANT
+        constant: NDArray[np.bool_] = self.class_map == CONSTANT
+        return constant
 
 
 class Schedule(NamedTuple):
     """The steps of every tile, in coding order; nothing of it is stored.
 
-    A named tuple, since Numba kernels take it whole. A step codes `size` adjacent pixels from flat index `pixel` on, of which the bits of `fields`
-    say which are coded at all.
+    A named tuple, since Numba kernels take it whole. A step codes `size` adjacent pixels from flat
+    index `pixel` on, of which the bits of `fields` say which are coded at all.
 
     Attributes
     ----------
@@ -104,6 +105,8 @@ class Schedule(NamedTuple):
         u32[K, 4096], decoding: symbol | (freq - 1) << 8 | (slot - cum) << 20.
     freq, cum
         u32[K, 256], encoding.
+    usable
+        u8[K, 256], each symbol that has a frequency, `ESCAPE` in place of the others.
     filler
         u8[K], most frequent symbol, coded in lanes without a position.
     """
@@ -119,6 +122,7 @@ class Schedule(NamedTuple):
     table: NDArray[np.uint32]
     freq: NDArray[np.uint32]
     cum: NDArray[np.uint32]
+    usable: NDArray[np.uint8]
     filler: NDArray[np.uint8]
 
 
@@ -156,6 +160,7 @@ def make_schedule(model: PixelModel, layout: ScanLayout) -> Schedule:
         table=_decode_table(model.freq, cum),
         freq=model.freq.astype(np.uint32),
         cum=cum,
+        usable=np.where(model.freq > 0, np.arange(256), ESCAPE).astype(np.uint8),
         filler=model.freq[:, :ESCAPE].argmax(axis=1).astype(np.uint8),
     )
 

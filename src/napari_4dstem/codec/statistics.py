@@ -6,13 +6,16 @@ Pixels are sorted into logarithmic classes of mean intensity (measured: 16 to 32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_4dstem.codec.layout import ValueMap
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, OCTET, TABLE_SIZE, PixelModel
+from napari_4dstem.codec.reduce_kernels import add_moments, count_symbols
+from napari_4dstem.codec.values import constant_pixels, pattern_codes
 
 # Pixels per symbol by the brightest mean count of an octet, and the classes each size may have.
 _SIZES = ((8, 0.004, 4), (4, 0.15, 8), (2, 1.5, 8), (1, np.inf, 24))
@@ -20,34 +23,32 @@ _SIZES = ((8, 0.004, 4), (4, 0.15, 8), (2, 1.5, 8), (1, np.inf, 24))
 _MAX_OVERFLOW = 0.002
 
 
-@dataclass(frozen=True, eq=False)
 class Sample:
     """Patterns that statistics are taken from.
 
+    Their codes are made one pattern at a time: a sample may have a gigabyte.
+
     Parameters
     ----------
-    codes
-        i32[n, H, W], codes of the values (see `ValueMap`); negative where a value has no code
-        (no data, or out of range) and will be an escape.
-    constant
-        Bool[H, W], pixels at the dtype's maximum in every sampled pattern.
-    itemsize
-        Bytes of a source value.
+    patterns
+        [n, H, W], source dtype, n >= 1.
+    values
+        How they become codes.
     """
 
-    codes: NDArray[np.int32]
-    constant: NDArray[np.bool_]
-    itemsize: int
+    def __init__(self, patterns: NDArray[Any], values: ValueMap) -> None:
+        self.patterns, self.values = patterns, values
+        self.constant = constant_pixels(patterns)
+        self.itemsize = patterns.dtype.itemsize
+
+    def codes(self) -> Iterator[NDArray[np.int32]]:
+        """Yield the codes i32[H, W] of each pattern, negative where it will be an escape."""
+        for pattern in self.patterns:
+            yield pattern_codes(pattern, self.values)
 
 
 def build_model(sample: Sample) -> tuple[PixelModel, float]:
-    """Return the model of a sample, and the bits per coded pixel that it promises.
-
-    Parameters
-    ----------
-    sample
-        At least one pattern.
-    """
+    """Return the model of a sample, and the bits per coded pixel that it promises."""
     h, w = sample.constant.shape
     mean, variance, overflow = _moments(sample)
     octet_size = _choose_sizes(mean, overflow, sample.constant)
@@ -58,8 +59,7 @@ def build_model(sample: Sample) -> tuple[PixelModel, float]:
     class_map = np.ascontiguousarray(class_map[:, :w])
     if not classes:  # every pixel is constant: one class that nothing uses
         classes.append((1, 0))
-    counts = np.zeros((len(classes), 256), np.int64)
-    _count_symbols(sample, class_map, classes, counts)
+    counts = _count_symbols(sample, class_map, classes)
     freq = np.stack([round_frequencies(row) for row in counts])
     model = PixelModel(class_map, np.array(classes, np.uint8), freq)
     return model, _promised_bits(model, counts, sample)
@@ -76,19 +76,15 @@ def _moments(
     sample: Sample,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[int, NDArray[np.float64]]]:
     """Return mean and variance of each pixel, and how often it overflows a field of each g."""
-    n = len(sample.codes)
-    total = np.zeros(sample.constant.shape)
-    squares = np.zeros(sample.constant.shape)
-    over = {g: np.zeros(sample.constant.shape) for g in (2, 4, 8)}
-    for pattern in sample.codes:  # one pattern at a time: no copy of the sample in float64
-        value = np.maximum(pattern, 0).astype(np.float64)
-        total += value
-        squares += value * value
-        for g, count in over.items():
-            count += (pattern > (1 << (8 // g)) - 1) | (pattern < 0)
-    mean = total / n
-    variance = np.maximum(squares / n - mean * mean, mean)
-    return mean, variance, {g: count / n for g, count in over.items()}
+    shape, n = sample.constant.shape, len(sample.patterns)
+    total, squares = np.zeros((2, sample.constant.size))
+    overflow = np.zeros((3, sample.constant.size), np.int64)
+    for codes in sample.codes():
+        add_moments(codes.reshape(-1), total, squares, overflow)
+    mean = (total / n).reshape(shape)
+    variance = np.maximum((squares / n).reshape(shape) - mean * mean, mean)
+    shares = (overflow / n).reshape(3, *shape)
+    return mean, variance, dict(zip((2, 4, 8), shares, strict=True))
 
 
 def _choose_sizes(
@@ -163,16 +159,15 @@ def _choose_shift(mean: float, sigma: float, itemsize: int) -> int:
 
 
 def _count_symbols(
-    sample: Sample,
-    class_map: NDArray[np.uint8],
-    classes: list[tuple[int, int]],
-    counts: NDArray[np.int64],
-) -> None:
-    from napari_4dstem.codec.encode_kernels import count_symbols
-
-    sizes = np.array([g for g, _ in classes] + [0] * (256 - len(classes)), np.uint8)
-    shifts = np.array([s for _, s in classes] + [0] * (256 - len(classes)), np.uint8)
-    count_symbols(sample.codes, class_map, sizes, shifts, counts)
+    sample: Sample, class_map: NDArray[np.uint8], classes: list[tuple[int, int]]
+) -> NDArray[np.int64]:
+    """Return the histogram of the symbols of each class, i64[K, 256]."""
+    counts = np.zeros((len(classes), 256), np.int64)
+    by_class = np.zeros((2, 256), np.uint8)
+    by_class[:, : len(classes)] = np.array(classes, np.uint8).T
+    for codes in sample.codes():
+        count_symbols(codes, class_map, by_class[0], by_class[1], counts)
+    return counts
 
 
 def round_frequencies(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
@@ -213,7 +208,7 @@ def round_frequencies(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
 
 def _promised_bits(model: PixelModel, counts: NDArray[np.int64], sample: Sample) -> float:
     """Return the mean code length per coded pixel of the sample."""
-    pixels = int((model.class_map != CONSTANT).sum()) * len(sample.codes)
+    pixels = int((model.class_map != CONSTANT).sum()) * len(sample.patterns)
     if pixels == 0:
         return 0.0
     freq = np.maximum(model.freq.astype(np.float64), 1)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.encode_kernels import MAX_CODE, ValueCoding
+from napari_4dstem.codec.kernel_types import MAX_CODE, ValueCoding
 from napari_4dstem.codec.layout import ValueMap
 from napari_4dstem.errors import UsageError
 
 UNCODABLE = 0xFFFFFFFF
 """Stands for a float that has no code; its chunk is written raw."""
 _RARE = 0.0005
+_ENOUGH_PATTERNS = 64
+_WORTHWHILE = 0.25
 _MAX_FLOAT_CODE = (1 << 24) - 1
 
 
@@ -41,14 +44,14 @@ def choose_value_map(sample: NDArray[Any], nodata: int | None) -> ValueMap:
     if dtype.kind == "u" and dtype.itemsize <= 4:
         return ValueMap("uint", nodata=nodata)
     if dtype.kind == "i" and dtype.itemsize <= 4:
-        # Not the minimum: a rare outlier below the offset is an escape, and costs nothing.
-        low = np.quantile(sample, _RARE, method="lower") if sample.size else 0
-        return ValueMap("int", offset=int(low), nodata=nodata)
+        return ValueMap("int", offset=_lowest_usual(sample, nodata), nodata=nodata)
     if dtype == np.float32:
-        for scale in _candidate_scales(sample):
-            codable = float_codes(sample, scale) != UNCODABLE
-            if codable.mean() > 0.5:
-                return ValueMap("f32scaled", scale=scale)
+        # A pixel with a single value that has no code makes raw chunks: those pixels count.
+        scales = _candidate_scales(sample)
+        fits = [_codable_pixels(sample, scale) for scale in scales]
+        best = int(np.argmax(fits))
+        if fits[best] >= _WORTHWHILE:
+            return ValueMap("f32scaled", scale=scales[best])
         return ValueMap("f32raw")
     raise UsageError(
         "These values cannot be kept exactly",
@@ -57,9 +60,33 @@ def choose_value_map(sample: NDArray[Any], nodata: int | None) -> ValueMap:
     )
 
 
+def _lowest_usual(sample: NDArray[Any], nodata: int | None) -> int:
+    """Return a low quantile. Not the minimum: a rare value below the offset costs nothing."""
+    few = sample[:: max(1, len(sample) // _ENOUGH_PATTERNS)].reshape(-1)
+    if nodata is not None:
+        few = few[few != nodata]
+    return int(np.quantile(few, _RARE, method="lower")) if few.size else 0
+
+
 def _candidate_scales(sample: NDArray[np.float32]) -> list[float]:
-    positive = sample[np.isfinite(sample) & (sample > 0)]
-    return [1.0] + ([float(positive.min())] if positive.size else [])
+    lowest = min((float(p.min(where=p > 0, initial=np.inf)) for p in sample), default=np.inf)
+    return [1.0, lowest] if lowest < np.inf else [1.0]
+
+
+def _codable_pixels(sample: NDArray[np.float32], scale: float) -> float:
+    """Return the share of pixels whose every sampled value has a code."""
+    codable = np.ones(sample.shape[1:], bool)
+    for pattern in sample:
+        codable &= float_codes(pattern, scale) != UNCODABLE
+    return float(codable.mean())
+
+
+def sums_exactly(values: ValueMap) -> bool:
+    """Whether the sum of the values is the scale times the sum of the codes, bit for bit.
+
+    With a scale that is no power of two each float32 value is a rounded product.
+    """
+    return not values.is_float or math.frexp(values.scale)[0] == 0.5
 
 
 def float_codes(values: NDArray[np.float32], scale: float) -> NDArray[np.uint32]:
@@ -88,20 +115,15 @@ def value_coding(values: ValueMap, dtype: np.dtype[Any]) -> ValueCoding:
     )
 
 
-def sample_codes(sample: NDArray[Any], values: ValueMap) -> NDArray[np.int32]:
-    """Return i32 codes of sampled patterns for the statistics; -1 where there is no code."""
-    out = np.empty(sample.shape, np.int32)
-    for i, pattern in enumerate(sample):  # one at a time: no second copy of the sample
-        if values.kind == "f32scaled":
-            code = float_codes(pattern, values.scale).astype(np.int64)
-            bad = code == UNCODABLE
-        else:
-            code = pattern.astype(np.int64) - values.offset
-            bad = code < 0
-            if values.nodata is not None:
-                bad |= pattern == values.nodata
-        out[i] = np.where(bad, -1, np.minimum(code, MAX_CODE))
-    return out
+def pattern_codes(pattern: NDArray[Any], values: ValueMap) -> NDArray[np.int32]:
+    """Return the i32 codes of one pattern for the statistics; -1 where it will be an escape."""
+    if values.is_float:
+        code = float_codes(pattern, values.scale).astype(np.int64)
+    else:
+        code = pattern.astype(np.int64) - values.offset
+        if values.nodata is not None:
+            code[pattern == values.nodata] = -1
+    return np.where((code < 0) | (code >= MAX_CODE), -1, code).astype(np.int32)
 
 
 def constant_pixels(sample: NDArray[Any]) -> NDArray[np.bool_]:
