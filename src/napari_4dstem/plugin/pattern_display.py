@@ -166,6 +166,17 @@ class PatternDisplay:
         if pattern is not None:
             self._show_summary(f"{session.acquisition.name}: {session.pattern_mode}", pattern)
 
+    def shown_pattern(self) -> NDArray[Any] | None:
+        """Return the pattern on the canvas in true counts, if it is at hand; reads nothing."""
+        session = self._session()
+        if session is None:
+            return None
+        if self._summary is not None:
+            summary: NDArray[Any] = self._summary.data
+            return summary
+        stack = session.scan_layer.stack
+        return None if stack is None else stack.last_pattern(*session.cursor)
+
     def _summary_pattern(self, mode: str) -> NDArray[Any] | None:
         session = self._session()
         acquisition = None if session is None else session.acquisition

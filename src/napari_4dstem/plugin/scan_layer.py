@@ -130,7 +130,7 @@ class ScanLayer:
                 self._appeared(layer)
                 return
 
-    def mark_released(self, released: bool) -> None:  # noqa: FBT001 - a state, not a mode
+    def mark_released(self, released: bool) -> None:
         """Write into the layer's name whether its data are gone, and draw it anew."""
         if self.layer is None:
             return

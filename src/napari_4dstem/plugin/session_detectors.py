@@ -104,7 +104,7 @@ class SessionDetectors:
         self.view.untouched = False
         self._detectors_changed([changed])
 
-    def show_detector(self, name: str, visible: bool) -> None:  # noqa: FBT001 - the state itself
+    def show_detector(self, name: str, visible: bool) -> None:
         """Show or hide rings and image of a detector."""
         detector = self.detector(name)
         if self.view is None or detector is None or detector.visible == visible:
@@ -192,7 +192,7 @@ class SessionDetectors:
         done, total = acquisition.progress.done, max(1, acquisition.progress.total)
         ready = acquisition.state == "encoded" or done >= min(_DISK_POSITIONS, total)
         first_or_last = (
-            view.disk is None and not view.disk_problem or acquisition.state == "encoded"
+            (view.disk is None and not view.disk_problem) or acquisition.state == "encoded"
         )
         if not ready or not first_or_last:
             return

@@ -16,6 +16,8 @@ from psygnal import Signal, SignalGroup
 
 from napari_4dstem.errors import UsageError
 from napari_4dstem.plugin import notify
+from napari_4dstem.plugin.canvas_readout import CanvasReadout
+from napari_4dstem.plugin.cursor_keys import bind_cursor_keys
 from napari_4dstem.plugin.detector_overlay import DetectorOverlay
 from napari_4dstem.plugin.gui_thread import GuiThread
 from napari_4dstem.plugin.image_worker import ImageWorker
@@ -77,7 +79,9 @@ class Session(SessionDetectors):
         )
         self.display = PatternDisplay(self)
         self.overlay = DetectorOverlay(self)
+        self.readout = CanvasReadout(self)
         viewer.dims.events.current_step.connect(self._step_changed)
+        bind_cursor_keys(viewer, self)
         self.scan_layer.look()
 
     # -- what is open ----------------------------------------------------------------------
@@ -166,12 +170,26 @@ class Session(SessionDetectors):
         self._scans.remove(acquisition)
         self.events.acquisitions.emit()
 
+    def cancel(self) -> None:
+        """Stop encoding the active acquisition, off the GUI thread: it may take half a second."""
+        target = self._acquisition
+        if target is not None:
+            self.worker.submit("cancel", lambda _: target.cancel(), failed=self._failed)
+
     def release(self, acquisition: Acquisition | None = None) -> None:
         """Give the memory of an acquisition back, off the GUI thread; its layer stays."""
         target = acquisition or self._acquisition
         if target is not None:
             self.worker.cancel()
-            self.worker.submit("release", lambda _: target.release(), failed=self._failed)
+            release = functools.partial(_release, target)
+            self.worker.submit(f"release {id(target)}", release, failed=self._failed)
+
+    def release_all(self) -> None:
+        """Give the memory of all acquisitions of this viewer back."""
+        self.worker.cancel()
+        for acquisition in self.acquisitions:
+            release = functools.partial(_release, acquisition)
+            self.worker.submit(f"release {id(acquisition)}", release, failed=self._failed)
 
     def reload(self, acquisition: Acquisition | None = None) -> None:
         """Bring a released acquisition back, in the background."""
@@ -191,6 +209,7 @@ class Session(SessionDetectors):
             acquisition.cancel()
         self.worker.stop()
         self._scans.close()
+        self.scan_layer.layer = None
         self._acquisition = None
 
     def _show_nothing(self) -> None:
@@ -248,6 +267,10 @@ class Session(SessionDetectors):
         first = viewer.dims.ndim - 4
         if first >= 0 and tuple(viewer.dims.current_step[first : first + 2]) != place:
             viewer.dims.set_current_step((first, first + 1), place)
+
+    def step_cursor(self, rows: int, columns: int) -> None:
+        """Move the scan position by whole steps."""
+        self.move_cursor(self.cursor[0] + rows, self.cursor[1] + columns)
 
     def _step_changed(self) -> None:
         viewer, view, acquisition = self.viewer, self.view, self._acquisition
@@ -314,6 +337,10 @@ class Session(SessionDetectors):
         """Make all images again with the new mask."""
         if acquisition is self._acquisition:
             self.request_images()
+
+
+def _release(acquisition: Acquisition, _cancelled: object) -> None:
+    acquisition.release()
 
 
 def _warn_later(session: weakref.ref[Session], text: str) -> None:

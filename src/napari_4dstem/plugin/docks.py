@@ -1,0 +1,80 @@
+"""Puts our panels into the napari window: explorer on the right, memory below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from qtpy.QtCore import QObject, Qt
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+
+if TYPE_CHECKING:
+    from napari_4dstem.plugin.explorer import ExplorerDock
+    from napari_4dstem.plugin.load_dock import LoadDock
+    from napari_4dstem.plugin.memory_dock import MemoryDock
+
+PLUGIN = "napari-4dstem"
+EXPLORER, MEMORY, LOAD = "4D-STEM explorer", "4D-STEM memory", "4D-STEM load"
+
+# Share of the window's width for the explorer, and of its height for the memory panel.
+_EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.22
+
+
+def show_explorer(viewer: Any) -> ExplorerDock:
+    """Show the explorer, with napari's two left panels on tabs; return it."""
+    dock, widget = _show(viewer, EXPLORER)
+    window = _main_window(dock)
+    if window is not None and not dock.isFloating():
+        _tabify_left(window)
+        share = round(window.width() * _EXPLORER_SHARE)
+        window.resizeDocks([dock], [share], Qt.Orientation.Horizontal)
+    return cast("ExplorerDock", widget)
+
+
+def show_memory(viewer: Any) -> MemoryDock:
+    """Show the memory panel below the explorer; return it."""
+    dock, widget = _show(viewer, MEMORY)
+    window = _main_window(dock)
+    if window is not None and not dock.isFloating():
+        share = round(window.height() * _MEMORY_SHARE)
+        window.resizeDocks([dock], [share], Qt.Orientation.Vertical)
+    return cast("MemoryDock", widget)
+
+
+def show_load(viewer: Any, path: str | None = None) -> LoadDock:
+    """Show the load panel, with what a file holds and misses; return it."""
+    dock, widget = _show(viewer, LOAD)
+    dock.raise_()
+    panel = cast("LoadDock", widget)
+    if path is not None:
+        panel.show_info(path)
+    return panel
+
+
+def has_window(viewer: Any) -> bool:
+    """Whether a viewer is shown in a window (a bare viewer model is not)."""
+    return hasattr(viewer, "window")
+
+
+def _show(viewer: Any, name: str) -> tuple[QDockWidget, QWidget]:
+    dock, widget = viewer.window.add_plugin_dock_widget(PLUGIN, name)
+    dock.show()
+    return dock, widget
+
+
+def _main_window(dock: QDockWidget) -> QMainWindow | None:
+    parent: QObject | None = dock.parent()
+    while parent is not None and not isinstance(parent, QMainWindow):
+        parent = parent.parent()
+    return parent
+
+
+def _tabify_left(window: QMainWindow) -> None:
+    """Stack layer controls and layer list, so that both fit beside a tall canvas."""
+    found = {dock.objectName(): dock for dock in window.findChildren(QDockWidget)}
+    layers, controls = found.get("layer list"), found.get("layer controls")
+    if layers is None or controls is None or layers.isFloating() or controls.isFloating():
+        return
+    areas = {window.dockWidgetArea(dock) for dock in (layers, controls)}
+    if areas == {Qt.DockWidgetArea.LeftDockWidgetArea} and not window.tabifiedDockWidgets(layers):
+        window.tabifyDockWidget(controls, layers)
+        controls.raise_()

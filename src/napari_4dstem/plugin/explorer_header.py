@@ -1,0 +1,107 @@
+"""Top of the explorer: which scan, how it is calibrated, and how far encoding is."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from superqt import QElidingLabel
+
+from napari_4dstem.plugin.notify import guarded
+from napari_4dstem.plugin.number_text import grouped
+from napari_4dstem.plugin.session_texts import calibration_line, shape_line
+
+if TYPE_CHECKING:
+    from napari_4dstem.acquisition import Acquisition
+    from napari_4dstem.plugin.sessions import Session
+
+
+class ExplorerHeader(QWidget):
+    """Names the active acquisition and offers what its state allows.
+
+    Parameters
+    ----------
+    session
+        Observed through its events.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = weakref.ref(session)
+        self.title, self.facts = QElidingLabel(), QElidingLabel()
+        self.title.setStyleSheet("font-weight: 600;")
+        self.stage = QLabel()
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setMaximumHeight(10)
+        self.button = QPushButton("Cancel")
+        self.progress_row = QWidget()
+        row = QHBoxLayout(self.progress_row)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.stage)
+        row.addWidget(self.bar, 1)
+        row.addWidget(self.button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(2)
+        for widget in (self.title, self.facts, self.progress_row):
+            layout.addWidget(widget)
+        self.button.clicked.connect(self._pressed)
+        for signal in (session.events.acquisition, session.events.state, session.events.progress):
+            signal.connect(self.update_texts)
+        self.update_texts()
+
+    @guarded
+    def update_texts(self) -> None:
+        """Show the active acquisition as it is now."""
+        session = self._session()
+        acquisition = None if session is None else session.acquisition
+        self.progress_row.setVisible(False)
+        if acquisition is None:
+            self.title.setText("No acquisition is open")
+            self.facts.setText("Drop a scan_master.h5 or .ans4d file on the window")
+            return
+        self.title.setText(f"{acquisition.name} · {shape_line(acquisition)}")
+        self.title.setToolTip(str(acquisition.path or acquisition.name))
+        facts = calibration_line(acquisition)
+        self.facts.setText(facts)
+        self.facts.setToolTip("\n".join((facts, *acquisition.calibration.conflicts)))
+        self._show_progress(acquisition)
+
+    def _show_progress(self, acquisition: Acquisition) -> None:
+        progress, state = acquisition.progress, acquisition.state
+        if state == "encoded":
+            return
+        self.progress_row.setVisible(True)
+        self.bar.setVisible(progress.running)
+        count = f"{grouped(progress.done)} of {grouped(progress.total)} positions"
+        if state == "released":
+            self.stage.setText(f"Unloaded · reload {acquisition.reload_cost}")
+            self._offer("Reload", "Read the scan again", enabled=acquisition.can_reload)
+        elif progress.running:
+            self.bar.setRange(0, max(1, progress.total))
+            self.bar.setValue(progress.done)
+            self.stage.setText(f"{progress.stage.capitalize()} {count}")
+            self._offer("Cancel", "Stop encoding; patterns still come from the file")
+        else:
+            self.stage.setText(f"Patterns come from the file · images hold {count}")
+            self._offer("Encode", "Read the whole scan into memory, losslessly compressed")
+
+    def _offer(self, text: str, tip: str, *, enabled: bool = True) -> None:
+        self.button.setText(text)
+        self.button.setToolTip(tip)
+        self.button.setEnabled(enabled)
+
+    @guarded
+    def _pressed(self) -> None:
+        session = self._session()
+        acquisition = None if session is None else session.acquisition
+        if session is None or acquisition is None:
+            return
+        if acquisition.state == "released":
+            session.reload()
+        elif acquisition.progress.running:
+            session.cancel()
+        else:
+            acquisition.encode(wait=False)
