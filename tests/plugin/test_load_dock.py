@@ -109,7 +109,7 @@ def test_real_scan(dock: LoadDock, qtbot: QtBot, shared_data: Path) -> None:
     assert fact(dock, "Frames") == grouped(1024)
     assert fact(dock, "Camera") == "96 x 96 pixels"
     assert "uint16" in fact(dock, "Numbers")
-    assert fact(dock, "Full size") == "18.0 MiB"  # 1024 * 96 * 96 * 2 bytes
+    assert fact(dock, "Full size") == "18.00 MiB"  # 1024 * 96 * 96 * 2 bytes
     assert fact(dock, "Beam energy") == "300 keV"
     assert fact(dock, "Masked pixels").startswith("4 of")
     assert fact(dock, "Scan step").startswith("~0.02441 nm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QEvent, Qt, Signal
 from qtpy.QtGui import QColor, QPalette
 from qtpy.QtWidgets import (
     QCheckBox,
@@ -197,17 +197,25 @@ class ScanForm(QWidget):
         self._refresh()
         self.changed.emit()
 
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Follow a new theme."""
+        super().changeEvent(event)
+        kinds = (QEvent.Type.PaletteChange, QEvent.Type.StyleChange)
+        if event is not None and event.type() in kinds and hasattr(self, "_form"):
+            self._apply_theme()
+
     def _refresh(self) -> None:
         shape = self.shape
         shapes = [self.candidates.itemData(i) for i in range(self.candidates.count())]
         self.candidates.setCurrentIndex(shapes.index(shape) if shape in shapes else -1)
-        fit = self.fit
-        self.line.setText(fit.text)
+        self.line.setText(self.fit.text)
+        self._apply_theme()
+
+    def _apply_theme(self) -> None:
         palette = self.palette()
-        ink = palette.color(QPalette.ColorRole.WindowText)
+        ink = palette.color(QPalette.ColorRole.WindowText).name()
         amber = readable(_AMBER, palette.color(QPalette.ColorRole.Window)).name()
-        colour = ink.name() if fit.verdict == "fits" else amber
-        self.line.setStyleSheet(f"color: {colour};")
+        self.line.setStyleSheet(f"color: {ink if self.fit.verdict == 'fits' else amber};")
         self.guessed.setStyleSheet(f"color: {amber}; font-weight: 600;")
 
 
