@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import weakref
 from pathlib import Path
 from types import TracebackType
@@ -160,6 +162,40 @@ class Acquisition(ScanReader):
         if failures:
             raise failures[0]
         return self
+
+    @property
+    def ready(self) -> bool:
+        """Whether a pattern can be had at once; else `prepare` first, outside the screen's thread.
+
+        Only an encoded file opened in a fresh process is not: its decoder has to be compiled.
+        """
+        if self.state in ("source", "released"):
+            return True
+        if "numba" not in sys.modules:
+            return False
+        from napari_4dstem.codec.readiness import is_ready
+
+        return is_ready(self.dtype)
+
+    def prepare(self) -> threading.Thread | None:
+        """Compile the decoder in the background; `events.changed` tells when it is ready.
+
+        Returns
+        -------
+        threading.Thread or None
+            None if there is nothing to do.
+        """
+        if self.ready:
+            return None
+        thread = threading.Thread(target=self._prepare, name="n4-jit", daemon=True)
+        thread.start()
+        return thread
+
+    def _prepare(self) -> None:
+        from napari_4dstem.codec.readiness import warm_up
+
+        warm_up(self.dtype)
+        self.events.changed.emit()
 
     def cancel(self, *, wait: bool = True) -> None:
         """Stop encoding and go back to the source."""

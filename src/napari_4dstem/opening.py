@@ -109,4 +109,5 @@ def load(path: str | Path, *, progress: Advance | None = None, **options: Any) -
 
 def memory() -> MemoryReport:
     """Return who holds how much memory: the whole machine, this process, each acquisition."""
-    return memory_report(ledger, sorted(open_acquisitions, key=lambda a: a.owner))
+    acquisitions = sorted(open_acquisitions, key=lambda acquisition: acquisition.owner)
+    return memory_report(ledger, acquisitions)

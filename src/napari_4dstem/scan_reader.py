@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,10 +172,12 @@ class ScanReader:
         """
         from napari_4dstem.torch_import import require_torch
 
-        torch = require_torch()
-        r0, r1, c0, c1 = scan
-        d = (0, self.detector_shape[0], 0, self.detector_shape[1]) if detector is None else detector
-        return torch.from_numpy(np.ascontiguousarray(self[r0:r1, c0:c1, d[0] : d[1], d[2] : d[3]]))
+        camera = detector or (0, self.detector_shape[0], 0, self.detector_shape[1])
+        torch_module = require_torch()
+        box = self[
+            scan[0] : scan[1], scan[2] : scan[3], camera[0] : camera[1], camera[2] : camera[3]
+        ]
+        return cast("torch.Tensor", torch_module.from_numpy(np.ascontiguousarray(box)))
 
     # ---- products
 
@@ -316,7 +318,7 @@ class ScanReader:
                 if backing.source is None:
                     mean = self._summary().mean(self._masked)
                 else:
-                    workspace = HostAllocator(ledger, self.owner)
+                    workspace = HostAllocator(ledger, self._life.owner)
                     nodata = self._life.nodata
                     coarse = read_coarse(backing.source, nodata, workspace, lambda: False)
                     mean = coarse.summary().mean(self._masked)

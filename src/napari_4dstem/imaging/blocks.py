@@ -7,6 +7,7 @@ and after encoding, and its values are the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -63,21 +64,47 @@ class CodedBlocks:
 
     Parameters
     ----------
-    decoder
-        Decodes the blocks of ``decoder.scan``.
+    scan
+        Encoded scan.
+    make_decoder
+        Makes its decoder, on first use: a decoder loads the compiler, which opening must not.
     raw_values
         Whether no-data values count as the numbers they are (the decoder must agree); tile sums
         are then used only where there is no such value.
     """
 
-    def __init__(self, decoder: BlockDecoder, *, raw_values: bool = False) -> None:
-        self.scan: EncodedScan = decoder.scan
+    def __init__(
+        self,
+        scan: EncodedScan,
+        make_decoder: Callable[[], BlockDecoder],
+        *,
+        raw_values: bool = False,
+    ) -> None:
+        self.scan = scan
+        self.layout = scan.layout
+        self._make_decoder = make_decoder
         self._raw_values = raw_values
-        self.layout = decoder.scan.layout
-        self.patterns = decoder.patterns
-        self.sums = decoder.sums
-        self.moments = decoder.moments
-        self.reduce = decoder.reduce
+
+    @cached_property
+    def decoder(self) -> BlockDecoder:
+        """The decoder of the scan."""
+        return self._make_decoder()
+
+    def patterns(self, block: int, lanes: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """See `BlockDecoder.patterns`."""
+        return self.decoder.patterns(block, lanes)
+
+    def sums(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Sums:
+        """See `BlockDecoder.sums`."""
+        return self.decoder.sums(block, pixels, tiles)
+
+    def moments(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Moments:
+        """See `BlockDecoder.moments`."""
+        return self.decoder.moments(block, pixels, tiles)
+
+    def reduce(self, block: int, lanes: NDArray[np.bool_]) -> Reduced:
+        """See `BlockDecoder.reduce`."""
+        return self.decoder.reduce(block, lanes)
 
     def index_for(self, block: int) -> Index | None:
         """Return the index, if it counts no-data as this reader does."""
@@ -158,7 +185,7 @@ class DenseBlocks:
             result[1, piece] = inside @ row
             result[2, piece] = inside @ column
             nodata[piece] = gone[:, pixels].sum(axis=1)
-        return Moments(*result, nodata)
+        return Moments(result[0], result[1], result[2], nodata)
 
     def reduce(self, block: int, lanes: NDArray[np.bool_]) -> Reduced:
         """Return sum and maximum per pixel over the positions in `lanes`."""

@@ -38,7 +38,9 @@ class PatternSummary:
     def mean(self, masked: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the mean over the valid values of each pixel; NaN where there is none."""
         valid = np.where(masked, 0, self.count - self.nodata)
-        return np.divide(self.sum, valid, out=np.full(self.sum.shape, np.nan), where=valid > 0)
+        mean = np.full(self.sum.shape, np.nan)
+        np.divide(self.sum, valid, out=mean, where=valid > 0)
+        return mean
 
     def reduced(self, how: Reduction, masked: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the sum, mean or maximum pattern; masked pixels are 0 (NaN in the mean)."""

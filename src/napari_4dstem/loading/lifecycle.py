@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.decode_cpu import CpuDecoder
 from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.protocol import BlockDecoder
 from napari_4dstem.errors import CancelledError, FourDStemError, ReleasedError
 from napari_4dstem.imaging.blocks import CodedBlocks, DenseBlocks, GrowingBlocks
 from napari_4dstem.imaging.region_pattern import PatternSummary
 from napari_4dstem.ledger import HostAllocator, ledger
 from napari_4dstem.loading.backing import Backing, Place
 from napari_4dstem.loading.coarse import CoarseScan, source_layout
-from napari_4dstem.loading.encode_source import encode_source
 from napari_4dstem.loading.events import AcquisitionEvents, Progress
 from napari_4dstem.sources import Source
 
@@ -44,11 +44,18 @@ def source_backing(source: Source, nodata: int | None) -> Backing:
 
 def encoded_backing(scan: EncodedScan, place: Place) -> Backing:
     """Return the backing of an encoded scan."""
+
+    def make(*, count_nodata: bool) -> BlockDecoder:
+        # Imported here: opening a file must not wait for the compiler to load.
+        from napari_4dstem.codec.decode_cpu import CpuDecoder
+
+        return CpuDecoder(scan, count_nodata=count_nodata)
+
     return Backing(
         "encoded",
         place,
-        CodedBlocks(CpuDecoder(scan)),
-        CodedBlocks(CpuDecoder(scan, count_nodata=True), raw_values=True),
+        CodedBlocks(scan, partial(make, count_nodata=False)),
+        CodedBlocks(scan, partial(make, count_nodata=True), raw_values=True),
         scan=scan,
     )
 
@@ -276,6 +283,9 @@ class _Job:
         self._total = int(self._source.recorded.sum())
 
     def _run(self) -> None:
+        # Imported in this thread: it loads the compiler.
+        from napari_4dstem.loading.encode_source import encode_source
+
         life = self.life
         try:
             self._tell(0, "reading a coarse scan")

@@ -48,7 +48,9 @@ class Opened:
     @property
     def mask(self) -> NDArray[np.bool_] | None:
         """The file's own mask."""
-        return self.info.mask if self.info is not None else self.header and self.header.mask
+        about: Any = self.info or self.header
+        mask: NDArray[np.bool_] | None = about.mask
+        return mask
 
     @property
     def problems(self) -> tuple[str, ...]:
