@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from napari import Viewer
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QMimeData, QPointF, Qt, QUrl
 from qtpy.QtGui import QDropEvent
@@ -296,3 +298,54 @@ def test_report_needs_no_gui(frames_file: Path) -> None:
     assert report.ready
     assert report.info is not None
     assert report.info.scan_shape == (6, 6)
+
+
+# -- with the rest of the program ------------------------------------------------------------
+
+
+def test_encoded_file_needs_no_choices(
+    dock: LoadDock, qtbot: QtBot, shared_data: Path, tmp_path: Path
+) -> None:
+    import napari_4dstem as n4
+
+    path = tmp_path / "scan.ans4d"
+    with n4.load(shared_data / "sim_variants" / "var_8x12_roi64x96_u8_master.h5") as scan:
+        scan.save(path)
+    show(dock, qtbot, path)
+    assert dock.banner.headline.text() == "Ready to open"
+    assert not dock.form.isVisible()
+    assert fact(dock, "Scan") == "8 x 12 positions"
+    assert fact(dock, "Camera") == "64 x 96 pixels"
+    assert fact(dock, "Full size") == "576.0 KiB"  # 8 * 12 * 64 * 96 bytes
+    with qtbot.waitSignal(dock.open_requested) as opened:
+        QTest.mouseClick(dock.open_button, LEFT)
+    assert opened.args[1].scan_shape is None
+    path.write_bytes(path.read_bytes()[:1000])
+    show(dock, qtbot, path)
+    assert dock.banner.tone == "error"
+    assert not dock.open_button.isEnabled()
+
+
+def test_open_shows_the_scan_in_the_viewer(
+    make_napari_viewer: Callable[[], Viewer], qtbot: QtBot, frames_file: Path
+) -> None:
+    from napari_4dstem.plugin.sessions import session_for
+
+    viewer = make_napari_viewer()
+    dock = LoadDock(viewer)
+    viewer.window.add_dock_widget(dock, name="load")
+    show(dock, qtbot, frames_file)
+    dock.form.rows.setValue(4)
+    dock.form.columns.setValue(9)
+    settle(dock, qtbot)
+    QTest.mouseClick(dock.open_button, LEFT)
+    assert dock.banner.headline.text() == "Opened frames.npy"
+    acquisition = session_for(viewer).acquisition
+    assert acquisition is not None
+    assert acquisition.shape == (4, 9, 8, 10)
+    assert viewer.layers[0].data.shape == (4, 9, 8, 10)
+    frames_file.unlink()
+    QTest.mouseClick(dock.open_button, LEFT)
+    assert dock.banner.tone == "error"
+    assert dock.banner.headline.text()
+    session_for(viewer).close()
