@@ -150,6 +150,7 @@ class Lifecycle:
             if job is None:
                 return
             job.stop.set()
+            self.coarse = None
             if self._backing.state == "partial":
                 self._replace(job.source_backing)
             self._set_progress(replace(self._progress, stage="cancelled", running=False))
@@ -181,7 +182,7 @@ class Lifecycle:
         with self._lock:
             if self._job is not job:
                 return
-            self._job = None
+            self._job = self.coarse = None
             if self._backing.state == "partial":
                 self._replace(job.source_backing)
             self._set_progress(replace(self._progress, stage="failed", running=False))
