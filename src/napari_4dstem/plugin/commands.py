@@ -40,8 +40,7 @@ def explore(viewer: Any = None, path: str | Path | None = None, **options: Any) 
         viewer = napari.current_viewer() or napari.Viewer()
     session = session_for(viewer)
     if docks.has_window(viewer):
-        docks.show_explorer(viewer)
-        docks.show_memory(viewer)
+        docks.show_panels(viewer)
     if path is not None:
         session.open(path, **options)
     return session

@@ -182,7 +182,9 @@ class DetectorChip(QFrame):
         layout.setSpacing(0)
         for button in (self.eye, self.edit, self.remove):
             button.setAutoRaise(True)
-            button.setStyleSheet("QToolButton { border: none; background: transparent; padding: 1px 3px; }")
+            button.setStyleSheet(
+                "QToolButton { border: none; background: transparent; padding: 1px 3px; }"
+            )
             layout.addWidget(button)
 
     def show_detector(self, detector: DetectorView, *, active: bool) -> None:

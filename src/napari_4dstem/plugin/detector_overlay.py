@@ -230,13 +230,13 @@ def _outlines(
     found, marked = [], set()
     for detector in sorted(detectors, key=lambda d: d.name == active):
         line = _ACTIVE_LINE_PIXELS if detector.name == active else _LINE_PIXELS
-        for outline in _shape_outlines(detector.shape):
-            found.append((outline, detector.colour, line / size))
+        outlines = _shape_outlines(detector.shape)
+        found += [(outline, detector.colour, line / size) for outline in outlines]
         center = center_of(detector.shape)
         if center is not None and center not in marked:
             marked.add(center)
-            for mark in _centre_mark(center, _MARK_PIXELS / size):
-                found.append((mark, detector.colour, _LINE_PIXELS / size))
+            marks = _centre_mark(center, _MARK_PIXELS / size)
+            found += [(mark, detector.colour, _LINE_PIXELS / size) for mark in marks]
     return found
 
 

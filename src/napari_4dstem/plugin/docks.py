@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from qtpy.QtCore import QObject, Qt
+from qtpy.QtCore import QObject, Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+
+from napari_4dstem.plugin import notify
 
 if TYPE_CHECKING:
     from napari_4dstem.plugin.explorer import ExplorerDock
@@ -16,28 +20,42 @@ PLUGIN = "napari-4dstem"
 EXPLORER, MEMORY, LOAD = "4D-STEM explorer", "4D-STEM memory", "4D-STEM load"
 
 # Share of the window's width for the explorer, and of its height for the memory panel.
-_EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.22
+_EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.24
+
+
+def show_panels(viewer: Any) -> None:
+    """Show explorer and memory panel, and fit the pattern into what is left for the canvas."""
+    show_explorer(viewer)
+    show_memory(viewer)
+    # the window lays its panels out one event-loop turn later
+    QTimer.singleShot(0, functools.partial(_settle, weakref.ref(viewer)))
 
 
 def show_explorer(viewer: Any) -> ExplorerDock:
-    """Show the explorer, with napari's two left panels on tabs; return it."""
-    dock, widget = _show(viewer, EXPLORER)
-    window = _main_window(dock)
-    if window is not None and not dock.isFloating():
-        _tabify_left(window)
-        share = round(window.width() * _EXPLORER_SHARE)
-        window.resizeDocks([dock], [share], Qt.Orientation.Horizontal)
-    return cast("ExplorerDock", widget)
+    """Show the explorer; return it."""
+    return cast("ExplorerDock", _show(viewer, EXPLORER)[1])
 
 
 def show_memory(viewer: Any) -> MemoryDock:
-    """Show the memory panel below the explorer; return it."""
-    dock, widget = _show(viewer, MEMORY)
-    window = _main_window(dock)
-    if window is not None and not dock.isFloating():
-        share = round(window.height() * _MEMORY_SHARE)
-        window.resizeDocks([dock], [share], Qt.Orientation.Vertical)
-    return cast("MemoryDock", widget)
+    """Show the memory panel; return it."""
+    return cast("MemoryDock", _show(viewer, MEMORY)[1])
+
+
+@notify.guarded
+def _settle(reference: weakref.ref[Any]) -> None:
+    viewer = reference()
+    if viewer is None:
+        return
+    explorer, memory = _show(viewer, EXPLORER)[0], _show(viewer, MEMORY)[0]
+    window = _main_window(explorer)
+    if window is None or explorer.isFloating() or memory.isFloating():
+        return
+    _tabify_left(window)
+    width, height = window.width(), window.height()
+    window.resizeDocks([explorer], [round(width * _EXPLORER_SHARE)], Qt.Orientation.Horizontal)
+    below = round(height * _MEMORY_SHARE)
+    window.resizeDocks([explorer, memory], [height - below, below], Qt.Orientation.Vertical)
+    viewer.reset_view()
 
 
 def show_load(viewer: Any, path: str | None = None) -> LoadDock:

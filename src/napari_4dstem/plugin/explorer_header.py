@@ -14,6 +14,7 @@ from napari_4dstem.plugin.session_texts import calibration_line, shape_line
 
 if TYPE_CHECKING:
     from napari_4dstem.acquisition import Acquisition
+    from napari_4dstem.calibration import Calibration
     from napari_4dstem.plugin.sessions import Session
 
 
@@ -45,8 +46,14 @@ class ExplorerHeader(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(2)
-        for widget in (self.title, self.facts, self.progress_row):
-            layout.addWidget(widget)
+        self.accept = QPushButton()
+        facts_row = QHBoxLayout()
+        facts_row.addWidget(self.facts, 1)
+        facts_row.addWidget(self.accept)
+        layout.addWidget(self.title)
+        layout.addLayout(facts_row)
+        layout.addWidget(self.progress_row)
+        self.accept.clicked.connect(self._accept_camera_step)
         self.button.clicked.connect(self._pressed)
         for signal in (session.events.acquisition, session.events.state, session.events.progress):
             signal.connect(self.update_texts)
@@ -61,13 +68,26 @@ class ExplorerHeader(QWidget):
         if acquisition is None:
             self.title.setText("No acquisition is open")
             self.facts.setText("Drop a scan_master.h5 or .ans4d file on the window")
+            self.accept.setVisible(False)
             return
         self.title.setText(f"{acquisition.name} · {shape_line(acquisition)}")
         self.title.setToolTip(str(acquisition.path or acquisition.name))
         facts = calibration_line(acquisition)
         self.facts.setText(facts)
-        self.facts.setToolTip("\n".join((facts, *acquisition.calibration.conflicts)))
+        notes = (facts, *acquisition.calibration.conflicts, *acquisition.problems)
+        self.facts.setToolTip("\n".join(notes))
+        self._show_suggestion(acquisition.calibration)
         self._show_progress(acquisition)
+
+    def _show_suggestion(self, calibration: Calibration) -> None:
+        suggested = calibration.suggested_camera_step
+        self.accept.setVisible(calibration.camera_step is None and suggested is not None)
+        if suggested is not None:
+            self.accept.setText(f"Use {suggested[0].text}/px")
+            self.accept.setToolTip(
+                "Pixel size / nominal camera length of the file. It may be far off: the "
+                "bright-field disk should come out as the semi-angle of the probe."
+            )
 
     def _show_progress(self, acquisition: Acquisition) -> None:
         progress, state = acquisition.progress, acquisition.state
@@ -75,23 +95,34 @@ class ExplorerHeader(QWidget):
             return
         self.progress_row.setVisible(True)
         self.bar.setVisible(progress.running)
-        count = f"{grouped(progress.done)} of {grouped(progress.total)} positions"
+        total = progress.total or acquisition.scan_shape[0] * acquisition.scan_shape[1]
+        count = f"{grouped(progress.done)} of {grouped(total)} positions"
         if state == "released":
-            self.stage.setText(f"Unloaded · reload {acquisition.reload_cost}")
+            self.stage.setText(f"Unloaded · reloading needs {acquisition.reload_cost}")
             self._offer("Reload", "Read the scan again", enabled=acquisition.can_reload)
         elif progress.running:
-            self.bar.setRange(0, max(1, progress.total))
+            self.bar.setRange(0, total)
             self.bar.setValue(progress.done)
-            self.stage.setText(f"{progress.stage.capitalize()} {count}")
+            stage = progress.stage.capitalize() or "Working"
+            self.stage.setText(f"{stage} {count}" if progress.done else f"{stage}...")
             self._offer("Cancel", "Stop encoding; patterns still come from the file")
         else:
-            self.stage.setText(f"Patterns come from the file · images hold {count}")
+            self.stage.setText("Not in memory: patterns come from the file")
             self._offer("Encode", "Read the whole scan into memory, losslessly compressed")
 
     def _offer(self, text: str, tip: str, *, enabled: bool = True) -> None:
         self.button.setText(text)
         self.button.setToolTip(tip)
         self.button.setEnabled(enabled)
+
+    @guarded
+    def _accept_camera_step(self) -> None:
+        session = self._session()
+        acquisition = None if session is None else session.acquisition
+        if acquisition is not None:
+            known = acquisition.calibration
+            step = known.suggested_camera_step
+            acquisition.calibration = known.model_copy(update={"camera_step": step})
 
     @guarded
     def _pressed(self) -> None:

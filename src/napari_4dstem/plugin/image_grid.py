@@ -13,8 +13,8 @@ from napari_4dstem.plugin.notify import guarded
 from napari_4dstem.plugin.real_space import RealSpaceView
 
 if TYPE_CHECKING:
-    from napari_4dstem.plugin.sessions import Session
     from napari_4dstem.plugin.session_images import ImageResult
+    from napari_4dstem.plugin.sessions import Session
 
 
 class ImageGrid(QWidget):

@@ -19,11 +19,9 @@ def explore_layer(acquisition: Acquisition) -> None:
     for viewer in _viewers():
         for layer in viewer.layers:
             if is_pattern_layer(layer) and layer.data.acquisition is acquisition:
-                session = session_for(viewer)
+                session_for(viewer).adopt(layer)
                 if docks.has_window(viewer) and open_docks_wanted():
-                    docks.show_explorer(viewer)
-                    docks.show_memory(viewer)
-                session.adopt(layer)
+                    docks.show_panels(viewer)
                 return
     acquisition.close()  # read, but no viewer took it
 

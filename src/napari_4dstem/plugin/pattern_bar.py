@@ -50,7 +50,9 @@ class PatternBar(QWidget):
         session.events.pattern_scale.connect(self.refresh)
         self.refresh()
 
-    def _group(self, layout: QHBoxLayout, choices: dict[str, tuple[str, str]], slot: object) -> dict[str, QPushButton]:
+    def _group(
+        self, layout: QHBoxLayout, choices: dict[str, tuple[str, str]], slot: object
+    ) -> dict[str, QPushButton]:
         group = QButtonGroup(self)
         buttons = {}
         for name, (text, tip) in choices.items():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from napari_4dstem.errors import FourDStemError
 from napari_4dstem.plugin import notify
-from napari_4dstem.plugin.pattern_layer import nodata_value, pattern_limits
+from napari_4dstem.plugin.pattern_layer import mean_limits, pattern_limits
 
 if TYPE_CHECKING:
     from napari.layers import Image
@@ -187,7 +187,7 @@ class PatternDisplay:
             return None
         # what no position recorded (a pixel that is always overloaded) is shown as nothing
         pattern = np.nan_to_num(np.asarray(found), nan=0.0)
-        return pattern.astype(np.float32) if pattern.dtype.kind == "f" else pattern
+        return pattern.astype(np.float32 if pattern.dtype.kind == "f" else acquisition.dtype)
 
     def _show_summary(self, name: str, pattern: NDArray[Any]) -> None:
         session = self._session()
@@ -200,9 +200,7 @@ class PatternDisplay:
             self._summary.data = pattern
             return
         scales = self._curve(layer)
-        limits = pattern_limits(
-            pattern, session.acquisition.mask, nodata_value(session.acquisition)
-        )
+        limits = pattern_limits(pattern, session.acquisition.mask, None)
         self.clear()
         active = session.viewer.layers.selection.active
         index = session.viewer.layers.index(layer) + 1
@@ -256,10 +254,7 @@ class PatternDisplay:
             return
         if mean is None or not untouched:
             return
-        low, high = pattern_limits(mean, session.acquisition.mask, None)
-        if layer.dtype.kind in "iu":
-            # one pattern scatters about the mean as counts do
-            high = max(1.0, np.ceil(high + 3.0 * np.sqrt(max(high, 0.0))))
+        low, high = mean_limits(mean, session.acquisition)
         layer.contrast_limits_range = (low, max(high, layer.contrast_limits_range[1]))
         layer.contrast_limits = (low, high)
         self._automatic = tuple(layer.contrast_limits)

@@ -59,6 +59,9 @@ def pattern_limits(
 
 def first_limits(acquisition: Acquisition) -> tuple[float, float]:
     """Return contrast limits from one recorded pattern near the middle of the scan."""
+    if not acquisition.ready:  # decoding a pattern would wait for the compiler
+        mean = acquisition.mean_pattern()
+        return (0.0, 1.0) if mean is None else mean_limits(mean, acquisition)
     valid = np.asarray(acquisition.valid)
     middle = np.array(valid.shape) // 2
     places = np.argwhere(valid)
@@ -70,6 +73,15 @@ def first_limits(acquisition: Acquisition) -> tuple[float, float]:
     except (FourDStemError, IndexError):
         return 0.0, 1.0
     return pattern_limits(pattern, acquisition.mask, nodata_value(acquisition))
+
+
+def mean_limits(mean: NDArray[Any], acquisition: Acquisition) -> tuple[float, float]:
+    """Return contrast limits for single patterns, from the mean pattern (H, W)."""
+    low, high = pattern_limits(mean, acquisition.mask, None)
+    if acquisition.dtype.kind in "iu":
+        # one pattern scatters about the mean as counts do
+        high = max(1.0, float(np.ceil(high + 3.0 * np.sqrt(max(high, 0.0)))))
+    return low, high
 
 
 def nodata_value(acquisition: Acquisition) -> int | None:

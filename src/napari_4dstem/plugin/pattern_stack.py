@@ -39,6 +39,11 @@ class PatternStack:
     ----------
     shape, dtype, ndim, size, chunks
         As of a NumPy array; one chunk is one pattern.
+    placeholders
+        Give zeros instead of waiting for a decoder that is still being compiled (the first
+        seconds after opening an encoded file); the session draws anew when it is ready.
+    on_problem
+        Called, on any thread, with a sentence about a pattern that cannot be shown.
     """
 
     ndim = 4
@@ -50,6 +55,7 @@ class PatternStack:
         self.dtype = np.dtype(acquisition.dtype)
         self.size = rows * columns * height * width
         self.chunks = (1, 1, height, width)
+        self.placeholders = False
         self.on_problem: Callable[[str], None] | None = None
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -115,6 +121,9 @@ class PatternStack:
         return out
 
     def _pattern(self, row: int, column: int) -> NDArray[Any]:
+        if self.placeholders and not self.acquisition.ready:
+            self.acquisition.prepare()
+            return self._nothing()
         try:
             pattern = self.acquisition.pattern_at(row, column)
         except ReleasedError:

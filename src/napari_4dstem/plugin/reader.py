@@ -57,15 +57,17 @@ def read(path: str | Sequence[str]) -> list[LayerData]:
 
 
 def _read(path: Path) -> LayerData:
-    from napari_4dstem import acquisition as acquisitions
+    from napari_4dstem.opening import open as open_acquisition
     from napari_4dstem.plugin.pattern_layer import layer_tuple
 
-    acquisition = acquisitions.open(path)
+    acquisition = open_acquisition(path)
     try:
         layer = layer_tuple(acquisition)
     except BaseException:
         acquisition.close()
         raise
+    # in a window nobody may wait for the decoder to be compiled; a script rather waits
+    layer[0].placeholders = _window() is not None
     _explore_soon(acquisition)
     return layer
 

@@ -130,6 +130,11 @@ class ScanLayer:
                 self._appeared(layer)
                 return
 
+    def refresh(self) -> None:
+        """Draw the pattern of the cursor anew."""
+        if self.layer is not None:
+            self.layer.refresh()
+
     def mark_released(self, released: bool) -> None:
         """Write into the layer's name whether its data are gone, and draw it anew."""
         if self.layer is None:

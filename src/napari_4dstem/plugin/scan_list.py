@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from napari_4dstem.plugin.scan_view import ScanView
 
 if TYPE_CHECKING:
-    from napari_4dstem.acquisition import Acquisition, Progress
+    from napari_4dstem.acquisition import Acquisition
+    from napari_4dstem.loading.events import Progress
     from napari_4dstem.plugin.gui_thread import GuiThread
 
 
@@ -22,6 +23,12 @@ class Listener(Protocol):
 
     def mask_changed(self, acquisition: Acquisition) -> None:
         """Hear that other pixels are masked."""
+
+    def facts_changed(self, acquisition: Acquisition) -> None:
+        """Hear that calibration, problems or readiness changed."""
+
+    def failed(self, error: Exception) -> None:
+        """Hear that work in the background failed; called on any thread."""
 
 
 class AcquisitionLink:
@@ -42,6 +49,8 @@ class AcquisitionLink:
         acquisition.events.state.connect(self._on_state)
         acquisition.events.progress.connect(self._on_progress)
         acquisition.events.mask.connect(self._on_mask)
+        acquisition.events.changed.connect(self._on_changed)
+        acquisition.events.failed.connect(self._on_failed)
 
     def close(self) -> None:
         """Stop listening."""
@@ -49,6 +58,8 @@ class AcquisitionLink:
         events.state.disconnect(self._on_state, missing_ok=True)
         events.progress.disconnect(self._on_progress, missing_ok=True)
         events.mask.disconnect(self._on_mask, missing_ok=True)
+        events.changed.disconnect(self._on_changed, missing_ok=True)
+        events.failed.disconnect(self._on_failed, missing_ok=True)
 
     def _on_state(self, _state: str) -> None:
         self._gui.post(lambda: self._listener.state_changed(self.acquisition))
@@ -59,6 +70,12 @@ class AcquisitionLink:
 
     def _on_mask(self, _version: int) -> None:
         self._gui.post(lambda: self._listener.mask_changed(self.acquisition))
+
+    def _on_changed(self) -> None:
+        self._gui.post(lambda: self._listener.facts_changed(self.acquisition))
+
+    def _on_failed(self, error: Exception) -> None:
+        self._listener.failed(error)
 
 
 class ScanList:

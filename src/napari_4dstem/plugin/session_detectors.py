@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # While encoding runs, coarse images are made at most this often: they cost what encoding needs.
 _PREVIEW_EVERY_S = 0.3
-# Fewer known positions than this are no ground for fitting the disk.
-_DISK_POSITIONS = 48
 
 
 class SessionDetectors:
@@ -162,8 +160,8 @@ class SessionDetectors:
         view.images[result.name] = result
         self.events.images.emit(result.name)
 
-    def _failed(self, error: Exception) -> None:
-        """Report an error of the worker; called on its thread."""
+    def failed(self, error: Exception) -> None:
+        """Report an error of work in the background; called on any thread."""
         self.gui.post(lambda: notify.report(error))
 
     # -- disk ------------------------------------------------------------------------------
@@ -181,7 +179,7 @@ class SessionDetectors:
                 "disk",
                 lambda _: acquisition.find_disk(),
                 done=lambda disk: self.gui.post(lambda: self._use_disk(acquisition, disk)),
-                failed=self._failed,
+                failed=self.failed,
             )
 
     def _look_for_disk(self) -> None:
@@ -189,12 +187,8 @@ class SessionDetectors:
         acquisition, view = self.acquisition, self.view
         if acquisition is None or view is None or acquisition.state == "released":
             return
-        done, total = acquisition.progress.done, max(1, acquisition.progress.total)
-        ready = acquisition.state == "encoded" or done >= min(_DISK_POSITIONS, total)
-        first_or_last = (
-            (view.disk is None and not view.disk_problem) or acquisition.state == "encoded"
-        )
-        if not ready or not first_or_last:
+        first = view.disk is None and not view.disk_problem
+        if acquisition.mean_pattern() is None or not (first or acquisition.state == "encoded"):
             return
         self.worker.submit(
             "disk",
@@ -208,6 +202,9 @@ class SessionDetectors:
 
         view = self.view
         if view is None or acquisition is not self.acquisition:
+            return
+        if disk.radius <= 0:
+            self._no_disk(acquisition, FourDStemError(f"No disk was found: {disk.reason}"))
             return
         changed = view.use_presets(disk, preset_table(disk, view.detector_shape))
         self.scan_layer.place(acquisition, disk.center)

@@ -22,6 +22,7 @@ from napari_4dstem.plugin.image_worker import Cancelled, ImageWorker
 
 if TYPE_CHECKING:
     from napari_4dstem.acquisition import Acquisition
+    from napari_4dstem.loading.preview import Preview
 
 _KEY = "images"
 
@@ -92,6 +93,7 @@ class ImageBoard:
         self._lock = threading.Lock()
         self._wishes: dict[str, _Wish] = {}
         self._generations = itertools.count(1)
+        self._previews: dict[str, tuple[Any, Preview | None]] = {}
 
     def request(self, acquisition: Acquisition, detectors: Iterable[DetectorView]) -> None:
         """Ask for the images of detectors; newer requests replace older ones of the same name."""
@@ -108,6 +110,7 @@ class ImageBoard:
         """Drop all requests that have not begun."""
         with self._lock:
             self._wishes.clear()
+            self._previews = {}
 
     def _run(self, cancelled: Cancelled) -> None:
         with self._lock:
@@ -115,11 +118,13 @@ class ImageBoard:
         done: set[str] = set()
         try:
             exact = {n: w for n, w in wishes.items() if w.acquisition.state == "encoded"}
+            if exact:
+                self._previews = {}
             for name, wish in exact.items():
                 self._deliver(wish.acquisition, _exact_image(name, wish, cancelled))
                 done.add(name)
             coarse = {n: w for n, w in wishes.items() if n not in exact}
-            self._preview(coarse)
+            self._preview(coarse, cancelled)
             done.update(coarse)
         except CancelledError:
             self._put_back({n: w for n, w in wishes.items() if n not in done})
@@ -132,16 +137,26 @@ class ImageBoard:
             for name, wish in wishes.items():
                 self._wishes.setdefault(name, wish)
 
-    def _preview(self, wishes: dict[str, _Wish]) -> None:
+    def _preview(self, wishes: dict[str, _Wish], cancelled: Cancelled) -> None:
+        """Make images of what is known; earlier ones of the same detector are only added to."""
         if not wishes:
             return
         acquisition = next(iter(wishes.values())).acquisition
         if acquisition.state == "released":
             return
-        previews = acquisition.preview([wish.shape for wish in wishes.values()])
+
+        def key(wish: _Wish) -> tuple[Any, ...]:
+            return id(acquisition), acquisition.mask_version, wish.shape
+
+        kept = {name: self._previews.get(name, (None, None)) for name in wishes}
+        previews = acquisition.preview(
+            [wish.shape for wish in wishes.values()],
+            previous=[kept[n][1] if kept[n][0] == key(w) else None for n, w in wishes.items()],
+            cancelled=cancelled,
+        )
         for (name, wish), preview in zip(wishes.items(), previews, strict=True):
-            known, total = int(preview.exact.sum()), preview.exact.size
-            label = "exact" if known == total else f"coarse {known} of {total}"
+            self._previews[name] = (key(wish), preview)
+            label = f"coarse {preview.n_exact} of {preview.exact.size}"
             result = ImageResult(
                 name, wish.shape, preview.values, preview.known, label, wish.generation
             )

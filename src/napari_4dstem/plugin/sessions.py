@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from napari.components import ViewerModel
     from napari.layers import Image
 
-    from napari_4dstem.acquisition import Acquisition, Progress
+    from napari_4dstem.acquisition import Acquisition
+    from napari_4dstem.loading.events import Progress
 
 PatternMode = Literal["cursor", "mean", "maximum"]
 PatternScale = Literal["linear", "sqrt", "log"]
@@ -68,7 +69,7 @@ class Session(SessionDetectors):
         self.events = SessionEvents()
         self.gui = GuiThread()
         self.worker = ImageWorker()
-        self.board = ImageBoard(self.worker, self._image_from_worker, self._failed)
+        self.board = ImageBoard(self.worker, self._image_from_worker, self.failed)
         self._scans = ScanList(self.gui, self)
         self._acquisition: Acquisition | None = None
         self._pattern_mode: PatternMode = "cursor"
@@ -121,9 +122,9 @@ class Session(SessionDetectors):
         options
             As of `napari_4dstem.open`: scan_shape, frame_offset, flyback, partial, mask.
         """
-        import napari_4dstem as n4
+        from napari_4dstem.opening import open as open_acquisition
 
-        acquisition: Acquisition = n4.open(path, **options)
+        acquisition = open_acquisition(path, **options)
         self.add_acquisition(acquisition)
         return acquisition
 
@@ -153,6 +154,7 @@ class Session(SessionDetectors):
     def _announce(self, acquisition: Acquisition) -> None:
         stack = self.scan_layer.stack
         if stack is not None:
+            stack.placeholders = hasattr(self.viewer, "window")
             stack.on_problem = functools.partial(_warn_later, weakref.ref(self))
         self.scan_layer.mark_released(acquisition.state == "released")
         self.events.acquisition.emit(acquisition)
@@ -174,7 +176,7 @@ class Session(SessionDetectors):
         """Stop encoding the active acquisition, off the GUI thread: it may take half a second."""
         target = self._acquisition
         if target is not None:
-            self.worker.submit("cancel", lambda _: target.cancel(), failed=self._failed)
+            self.worker.submit("cancel", lambda _: target.cancel(), failed=self.failed)
 
     def release(self, acquisition: Acquisition | None = None) -> None:
         """Give the memory of an acquisition back, off the GUI thread; its layer stays."""
@@ -182,20 +184,20 @@ class Session(SessionDetectors):
         if target is not None:
             self.worker.cancel()
             release = functools.partial(_release, target)
-            self.worker.submit(f"release {id(target)}", release, failed=self._failed)
+            self.worker.submit(f"release {id(target)}", release, failed=self.failed)
 
     def release_all(self) -> None:
         """Give the memory of all acquisitions of this viewer back."""
         self.worker.cancel()
         for acquisition in self.acquisitions:
             release = functools.partial(_release, acquisition)
-            self.worker.submit(f"release {id(acquisition)}", release, failed=self._failed)
+            self.worker.submit(f"release {id(acquisition)}", release, failed=self.failed)
 
     def reload(self, acquisition: Acquisition | None = None) -> None:
         """Bring a released acquisition back, in the background."""
         target = acquisition or self._acquisition
         if target is not None:
-            self.worker.submit("reload", lambda _: target.reload(), failed=self._failed)
+            self.worker.submit("reload", lambda _: target.reload(), failed=self.failed)
 
     def close(self) -> None:
         """Cancel what runs, end the worker, close all acquisitions. Idempotent."""
@@ -206,7 +208,7 @@ class Session(SessionDetectors):
         self.board.forget()
         self.worker.cancel()
         for acquisition in self.acquisitions:
-            acquisition.cancel()
+            acquisition.cancel(wait=False)
         self.worker.stop()
         self._scans.close()
         self.scan_layer.layer = None
@@ -247,7 +249,7 @@ class Session(SessionDetectors):
             return
         if acquisition is self._acquisition:
             self._show_nothing()
-        acquisition.cancel()
+        acquisition.cancel(wait=False)
         self.release(acquisition)
 
     # -- cursor ----------------------------------------------------------------------------
@@ -337,6 +339,14 @@ class Session(SessionDetectors):
         """Make all images again with the new mask."""
         if acquisition is self._acquisition:
             self.request_images()
+
+    def facts_changed(self, acquisition: Acquisition) -> None:
+        """Follow a new calibration, or a decoder that is ready now."""
+        if acquisition is self._acquisition:
+            self.scan_layer.place(acquisition, self.origin())
+            self.scan_layer.refresh()
+            self._detectors_changed()
+            self.events.state.emit(acquisition)
 
 
 def _release(acquisition: Acquisition, _cancelled: object) -> None:
