@@ -8,6 +8,7 @@ which case a dead or silent child was working on.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import json
 import os
@@ -109,6 +110,7 @@ def _limit_memory(nbytes: int) -> None:
 
 
 def _child(name: str, seed: int, cases: list[int]) -> None:
+    faulthandler.enable()  # a crash then says in which line of Python it happened
     target = load_target(name)
     with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-") as scratch:
         seeds, folder = Path(scratch, "seeds"), Path(scratch, "case")

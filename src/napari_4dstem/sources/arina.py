@@ -226,6 +226,12 @@ class ArinaSource(FrameSource):
         paths = dict.fromkeys((info.path, *info.files))
         self._identities = [FileIdentity.of(p) for p in paths]
         self._identity_of = {i.path: i for i in self._identities}
+        try:
+            # What would stop every read shall stop the opening.
+            self._dataset(0).load_filters()
+        except BaseException:
+            self._close_files()
+            raise
 
     def _read_frames(self, first: int, out: NDArray[Any]) -> None:
         done = 0

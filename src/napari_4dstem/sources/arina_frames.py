@@ -22,7 +22,7 @@ from napari_4dstem.sources.hdf5 import hdf5_errors, integer
 # agrees with what the master says; the others are checked when they are read.
 _OPEN_ALL_BELOW = 64
 # No recording is that long; a number above it comes from a damaged header.
-_MOST_FRAMES = 1 << 30
+_MOST_FRAMES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def take_inventory(
         why = f"it holds frames of {_words(found)} instead of {_words(layout)}"
         bad[i] = BadFile(stretches[i].path, why, missing=False)
     segments, problems = _place(stretches, looks, expected)
+    problems += _unnamed(stretches)
     used = {s.stretch.path for s in segments}
     return FrameInventory(
         layout=layout,
@@ -247,21 +248,39 @@ def _starts_by_image_number(
     if any(look.low is None for look in looks.values()):
         return None
     starts: dict[int, int | None] = {}
-    end, before = 0, -1
+    end, before = 0, _number_before(stretches)
     for i in sorted(looks):
         look = looks[i]
         start = (look.low or 0) - 1
-        neighbours = i == before + 1
+        neighbours = stretches[i].number == before + 1
         if start < end or (neighbours and start != end):
             return None
         if start + look.count > max(expected or 0, _plausible_span(stretches, looks)):
             return None
-        starts[i], end, before = start, start + look.count, i
+        starts[i], end, before = start, start + look.count, stretches[i].number
     return starts
 
 
+def _number_before(stretches: tuple[Stretch, ...]) -> int:
+    """Return the number before that of the first data file: files are counted from 0 or 1."""
+    return min(stretches[0].number - 1, 0)
+
+
+def _unnamed(stretches: tuple[Stretch, ...]) -> tuple[str, ...]:
+    if stretches[0].start is not None:
+        return ()
+    numbers = {s.number for s in stretches}
+    wanted = range(_number_before(stretches) + 1, max(numbers) + 1)
+    if len(wanted) == len(numbers):
+        return ()
+    gaps = [f"data_{n:06d}" for n in wanted[: len(numbers) + 4] if n not in numbers]
+    return (
+        f"The master does not name the data files {', '.join(gaps[:3])}{' ...' * (len(gaps) > 3)}.",
+    )
+
+
 def _plausible_span(stretches: tuple[Stretch, ...], looks: dict[int, _Look]) -> int:
-    return len(stretches) * max(look.count for look in looks.values())
+    return (stretches[-1].number + 1) * max(look.count for look in looks.values())
 
 
 def _starts_by_count(
@@ -272,7 +291,7 @@ def _starts_by_count(
     full = {looks[i].count for i in order if i != len(stretches) - 1}
     per_file = full.pop() if len(full) == 1 else None
     starts: dict[int, int | None] = {}
-    end, before, lost = 0, stretches[0].number - 1, 0
+    end, before, lost = 0, _number_before(stretches), 0
     for i in order:
         gap = stretches[i].number - before - 1
         if (gap and per_file is None) or lost:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.calibration import Calibration, Origin, Quantity
+from napari_4dstem.errors import MissingDependencyError
 from napari_4dstem.sources.chunk_guard import read_array
 from napari_4dstem.sources.hdf5 import integer, is_dataset, member, number, text
 from napari_4dstem.sources.sidecar import Sidecar
@@ -22,7 +23,7 @@ DETECTOR = "/entry/instrument/detector"
 SPECIFIC = f"{DETECTOR}/detectorSpecific"
 # NeXus: bits 0..15 are reasons not to use a pixel, bit 31 marks an interpolated, usable one.
 _MASK_BITS = 0xFFFF
-_MOST_FRAMES = 1 << 30
+_MOST_FRAMES = 1 << 27
 _METRES = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "µm": 1e-6, "nm": 1e-9}
 # Electron microscopes; an X-ray detector's photon energy is none of these.
 _LOWEST_KEV, _HIGHEST_KEV = 15.0, 1500.0
@@ -125,7 +126,10 @@ def read_mask(
         node = member(file, f"{place}/pixel_mask")
         if not is_dataset(node):
             continue
-        mask = read_array(node, path, shape)
+        try:
+            mask = read_array(node, path, shape)
+        except MissingDependencyError as error:
+            return None, (f"The pixel mask could not be read: {error}",)
         if mask is None:
             return None, (f"The pixel mask has the shape {node.shape} instead of {shape}.",)
         if mask.dtype.kind == "f" and not (mask == np.floor(mask)).all():

@@ -14,10 +14,13 @@ from typing import Any
 import h5py
 
 from napari_4dstem.errors import SourceError, UsageError
+from napari_4dstem.sources.chunk_guard import read_array
 from napari_4dstem.sources.hdf5 import external_link, is_dataset, member
 
 DATA_GROUP = "/entry/data"
 DATA_NAME = "/entry/data/data"
+# More than any detector has thresholds.
+_MOST_CHANNELS = 64
 _LINK = re.compile(r"data_(\d+)$")
 
 
@@ -147,9 +150,11 @@ def _inside(
     scan: tuple[int, int] | None = None
     chosen: int | None = None
     if len(shape) == 4:
-        names = _channel_names(file, shape[1])
+        names = _channel_names(file, path, shape[1])
         if _is_channel_axis(file, shape, names, expected):
-            channels = names or tuple(f"channel {i + 1}" for i in range(min(shape[1], 1000)))
+            channels = names or tuple(
+                f"channel {i + 1}" for i in range(min(shape[1], _MOST_CHANNELS))
+            )
             chosen = _choose_channel(channels, shape[1], channel, path)
         else:
             scan = (shape[0], shape[1])
@@ -160,19 +165,25 @@ def _inside(
     return DataPlaces(stretches, channels if len(channels) > 1 else (), chosen, scan)
 
 
-def _channel_names(file: h5py.File, count: int) -> tuple[str, ...]:
+def _channel_names(file: h5py.File, path: Path, count: int) -> tuple[str, ...]:
     node = member(file, f"{DATA_GROUP}/channel")
-    if not is_dataset(node) or node.shape != (count,) or node.dtype.kind not in "SOU":
+    if not is_dataset(node) or node.dtype.kind not in "SO" or count > _MOST_CHANNELS:
         return ()
-    names = node.asstr(errors="replace")[()] if node.dtype.kind != "U" else node[()]
-    return tuple(str(n).rstrip("\0") for n in names)
+    names = read_array(node, path, (count,))
+    if names is None or not all(isinstance(n, bytes) for n in names):
+        return ()
+    return tuple(n.decode("utf-8", errors="replace").rstrip("\0") for n in names)
 
 
 def _is_channel_axis(
     file: h5py.File, shape: tuple[int, ...], names: tuple[str, ...], expected: int | None
 ) -> bool:
     """Tell [images, channels, h, w] from [scan rows, scan columns, h, w]."""
-    if names or shape[1] == 1 or expected == shape[0]:
+    if names or shape[1] == 1:
+        return True
+    if shape[1] > _MOST_CHANNELS:
+        return False
+    if expected == shape[0]:
         return True
     ids = member(file, f"{DATA_GROUP}/image_id")
     return is_dataset(ids) and ids.shape in ((shape[0],), shape[:2])
@@ -180,7 +191,7 @@ def _is_channel_axis(
 
 def _choose_channel(channels: tuple[str, ...], count: int, channel: int | None, path: Path) -> int:
     chosen = 0 if channel is None else channel
-    if not 0 <= chosen < count:
+    if not 0 <= chosen < min(count, len(channels)):
         listed = ", ".join(f"{i} ({name})" for i, name in enumerate(channels))
         raise UsageError(
             "There is no such channel", where=path, expected=listed, found=str(channel),
@@ -211,17 +222,28 @@ def _virtual(
         start, stop = _block(source.vspace, shape, path)
         if channel is not None and not start[1] <= channel < stop[1]:
             continue
-        first, last = _block(source.src_space, None, path)
-        own = channel
-        if len(first) == 3:
-            own = None
-        elif channel is not None:
-            own = first[1] + channel - start[1]
         count = stop[0] - start[0]
-        if last[0] - first[0] != count or (first[-2:], stop[-2:]) != ((0, 0), shape[-2:]):
+        first, own = _source_block(source.src_space, start, stop, channel, path)
+        if (start[-2:], stop[-2:]) != ((0, 0), shape[-2:]):
             raise _unsupported(path, "a virtual dataset that rearranges frames")
-        stretches.append(Stretch(target, source.dset_name, i, start[0], first[0], count, own))
+        stretches.append(Stretch(target, source.dset_name, i, start[0], first, count, own))
     return tuple(sorted(stretches, key=lambda s: s.start or 0))
+
+
+def _source_block(
+    space: Any, start: tuple[int, ...], stop: tuple[int, ...], channel: int | None, path: Path
+) -> tuple[int, int | None]:
+    """Return the first frame in the source, and the channel's index there (None: no such axis)."""
+    channels = stop[1] - start[1] if channel is not None else 1
+    if space.get_select_type() == h5py.h5s.SEL_ALL:
+        # The source's own shape is not written down then; a single channel needs no index.
+        return 0, channel - start[1] if channel is not None and channels > 1 else None
+    first, last = _block(space, None, path)
+    if last[0] - first[0] != stop[0] - start[0] or any(first[-2:]):
+        raise _unsupported(path, "a virtual dataset that rearranges frames")
+    if channel is None or len(first) == 3:
+        return first[0], None
+    return first[0], first[1] + channel - start[1]
 
 
 def _block(

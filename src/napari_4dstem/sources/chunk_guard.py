@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.errors import SourceError
-from napari_4dstem.sources.chunks import ChunkError, Pipeline, load_filters
+from napari_4dstem.sources.chunks import ChunkError, Pipeline
 from napari_4dstem.sources.hdf5 import hdf5_errors
 
 # Chunks that were never written take no space: a bound on nonsense only.
@@ -108,8 +108,7 @@ class ChunkGuard:
         ChunkError
             A chunk is not there or must not be decoded.
         """
-        if self.pipeline.needs_plugin:
-            load_filters(self.path)
+        self.pipeline.load(self.path)
         for n in numbers.tolist():
             if n not in self._sound:
                 self._check_one(n)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,10 +80,15 @@ class Pipeline:
         pipeline.check_supported(where)
         return pipeline
 
-    @property
-    def needs_plugin(self) -> bool:
-        """Whether hdf5plugin has to be imported."""
-        return any(f.number in (LZ4, BITSHUFFLE) for f in self.filters)
+    def load(self, where: str | Path) -> None:
+        """Make HDF5 know these filters.
+
+        Raises
+        ------
+        MissingDependencyError
+            If hdf5plugin is needed and not installed.
+        """
+        load_filters([f.number for f in self.filters], where)
 
     def check_supported(self, where: str | Path) -> None:
         """Raise `SourceError` unless :meth:`check` knows every filter, in this order."""
@@ -219,14 +225,16 @@ def _walk(data: bytes, blocks: int) -> int:
     return place
 
 
-def load_filters(where: str | Path) -> None:
-    """Make HDF5 know the Dectris compression filters.
+def load_filters(numbers: Iterable[int], where: str | Path) -> None:
+    """Make HDF5 know the filters `numbers`, unless it knows them already.
 
     Raises
     ------
     MissingDependencyError
         If hdf5plugin is not installed.
     """
+    if all(h5py.h5z.filter_avail(n) for n in numbers):
+        return
     try:
         import hdf5plugin
     except ImportError as error:

@@ -129,6 +129,11 @@ class FrameDataset:
         with hdf5_errors(self.path):
             return self._dataset.attrs.get(name)
 
+    def load_filters(self) -> None:
+        """Make HDF5 know how to decompress; `MissingDependencyError` if it cannot."""
+        if self._guard is not None:
+            self._guard.pipeline.load(self.path)
+
     def written(self) -> NDArray[np.bool_]:
         """Return bool [frames]: whether a frame is in the file, not only its place."""
         if self._guard is None:

@@ -8,6 +8,8 @@ file must not make us open another one that the user did not choose), and errors
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -21,11 +23,9 @@ from napari_4dstem.errors import FourDStemError, NotReadyError, SourceError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
-# What h5py lets out when a file is damaged, besides OSError.
-_FROM_H5PY = (
-    OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError, MemoryError,
-    IndexError, AttributeError, NotImplementedError, ZeroDivisionError,
-)  # fmt: skip
+# What h5py lets out when a file is damaged. IndexError and AttributeError are not among them: they
+# would be mistakes of ours.
+_FROM_H5PY = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError, MemoryError)
 _SOFT_LINKS = 8
 
 
@@ -37,12 +37,16 @@ def hdf5_errors(where: str | Path) -> Iterator[None]:
     except FourDStemError:
         raise
     except _FROM_H5PY as error:
-        raise SourceError(
-            "The file is damaged, or was not finished",
-            where=where,
-            found=_short(error),
-            action="Copy it again from the detector's computer; if it is still being written, wait",
-        ) from error
+        raise _damaged(where, error) from error
+
+
+def _damaged(where: str | Path, error: BaseException) -> SourceError:
+    return SourceError(
+        "The file is damaged, or was not finished",
+        where=where,
+        found=_short(error),
+        action="Copy it again from the detector's computer; if it is still being written, wait",
+    )
 
 
 def _short(error: BaseException) -> str:
@@ -141,27 +145,37 @@ def reading(path: Path) -> Iterator[h5py.File]:
 
 
 def open_file(path: Path) -> h5py.File:
-    """Open an HDF5 file for reading, without a lock that would stop the detector from writing.
+    """Open an HDF5 file for reading.
 
     Raises
     ------
     NotReadyError, SourceError
-        As :func:`check_whole`, and when it is marked as still open for writing.
+        As :func:`check_whole`, and when another program has it open for writing.
     """
     check_whole(path)
     try:
-        return h5py.File(path, "r", locking=False)
+        return _open(path)
     except OSError as error:
-        if "already open for" in str(error):
+        busy = error.errno in (errno.EAGAIN, errno.EACCES) and os.access(path, os.R_OK)
+        if busy or "already open for" in str(error):
             raise NotReadyError(
                 "The file is still being written",
                 where=path,
                 action="Wait until the recording has ended; if the writing program crashed, "
                 "run `h5clear -s` on a copy of the file",
             ) from error
-        with hdf5_errors(path):
-            raise
-        raise  # not reached: hdf5_errors raises its own
+        raise _damaged(path, error) from error
+
+
+def _open(path: Path) -> h5py.File:
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        # A file system without locks; or the file is open in this process with another setting.
+        unlocked = error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+        if unlocked or "locking flag" in str(error):
+            return h5py.File(path, "r", locking=False)
+        raise
 
 
 def member(group: h5py.Group, path: str) -> Any:
@@ -201,10 +215,18 @@ def is_dataset(node: Any) -> bool:
     return isinstance(node, h5py.Dataset)
 
 
+def _is_plain_scalar(node: h5py.Dataset) -> bool:
+    """Tell whether a dataset is one value that can be read without any decompression."""
+    filters = node.id.get_create_plist().get_nfilters()
+    return node.size == 1 and not filters and not node.is_virtual
+
+
 def number(node: Any) -> float | None:
     """Return the one finite number in a dataset or attribute value, None if there is none."""
-    value = node[()] if isinstance(node, h5py.Dataset) and node.size == 1 else node
-    if isinstance(value, h5py.Dataset) or value is None:
+    if isinstance(node, h5py.Dataset) and not _is_plain_scalar(node):
+        return None
+    value = node[()] if isinstance(node, h5py.Dataset) else node
+    if value is None or isinstance(value, h5py.Empty | h5py.Group):
         return None
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "iufb":
@@ -222,7 +244,7 @@ def integer(node: Any) -> int | None:
 def text(value: Any) -> str | None:
     """Return a fixed-length or variable-length string, or None."""
     if isinstance(value, h5py.Dataset):
-        if value.size != 1 or value.dtype.kind not in "SOU":
+        if not _is_plain_scalar(value) or value.dtype.kind not in "SOU":
             return None
         value = value[()]
     if isinstance(value, np.ndarray) and value.size == 1:

@@ -17,7 +17,7 @@ from napari_4dstem.errors import UsageError
 Shape = tuple[int, int]
 
 # No scan is that large; a number above it comes from a damaged header or a slip of the finger.
-_MOST_POSITIONS = 1 << 30
+_MOST_POSITIONS = 1 << 27
 
 
 @dataclass(frozen=True)
