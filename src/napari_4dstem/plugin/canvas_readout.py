@@ -52,7 +52,7 @@ class CanvasReadout:
         overlays.text.visible = bool(text)
         if session.acquisition is not None and not overlays.scale_bar.visible:
             overlays.scale_bar.visible = True
-            overlays.text.font_size = 10
+            overlays.text.font_size = 9
             overlays.text.position = "top_left"
 
     def text(self) -> str:
@@ -62,10 +62,8 @@ class CanvasReadout:
         if session is None or acquisition is None:
             return ""
         if acquisition.state == "released":
-            return (
-                f"{acquisition.name} was unloaded: no data are shown.\n"
-                f"Press Reload in the 4D-STEM explorer ({acquisition.reload_cost})."
-            )
+            first = f"{acquisition.name} was unloaded."
+            return f"{first}\nReload it in the explorer:\n{acquisition.reload_cost}"
         first = cursor_text(acquisition, session.cursor)
         if session.pattern_mode != "cursor":
             first = f"{session.pattern_mode} pattern of all positions"

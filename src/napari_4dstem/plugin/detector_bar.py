@@ -18,10 +18,12 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt import QElidingLabel
 
 from napari_4dstem.detectors import Annulus, Circle
 from napari_4dstem.plugin.detector_views import PRESET_COLOURS, DetectorView, mean_step, range_text
 from napari_4dstem.plugin.notify import guarded
+from napari_4dstem.plugin.session_texts import disk_text
 
 if TYPE_CHECKING:
     from napari_4dstem.plugin.sessions import Session
@@ -46,13 +48,20 @@ class DetectorBar(QWidget):
         for text, kind in (("Circle", Circle), ("Annulus", Annulus)):
             menu.addAction(text, functools.partial(self._add, kind.__name__))
         self.add_button.setMenu(menu)
+        self.find_button = QPushButton("Find disk")
+        self.find_button.setToolTip(
+            "Fit the bright-field disk on the mean pattern, and set the presets from it"
+        )
+        self.find_button.clicked.connect(self._find_disk)
+        self.disk = DiskLabel(session)
         self.chips: dict[str, DetectorChip] = {}
         first, self._chip_row = QHBoxLayout(), QHBoxLayout()
         first.addWidget(QLabel("Detectors"))
-        for button in (*self.presets.values(), self.add_button):
+        for button in (*self.presets.values(), self.add_button, self.find_button):
             first.addWidget(button)
         first.addStretch(1)
-        self._chip_row.addStretch(1)
+        self._chip_row.addSpacing(6)
+        self._chip_row.addWidget(self.disk, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
@@ -131,6 +140,12 @@ class DetectorBar(QWidget):
         self.refresh()
 
     @guarded
+    def _find_disk(self) -> None:
+        session = self._session()
+        if session is not None:
+            session.find_disk()
+
+    @guarded
     def _edit(self, name: str) -> None:
         session = self._session()
         if session is not None:
@@ -161,6 +176,36 @@ class DetectorBar(QWidget):
             session.add_detector(Circle(center, size / 8))
         else:
             session.add_detector(Annulus(center, size / 8, size / 4))
+
+
+class DiskLabel(QElidingLabel):
+    """What is known of the bright-field disk.
+
+    Parameters
+    ----------
+    session
+        Observed.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = weakref.ref(session)
+        for signal in (session.events.disk, session.events.acquisition, session.events.state):
+            signal.connect(self.refresh)
+        self.refresh()
+
+    @guarded
+    def refresh(self) -> None:
+        """Show the session's disk."""
+        session = self._session()
+        view = None if session is None else session.view
+        if session is None or view is None or session.acquisition is None:
+            self.setText("")
+            return
+        calibration = session.acquisition.calibration
+        text = "Disk " + disk_text(view.disk, calibration, view.disk_problem)
+        self.setText(text)
+        self.setToolTip(text if view.disk is None else f"{text}\n{view.disk.reason}".strip())
 
 
 class DetectorChip(QFrame):

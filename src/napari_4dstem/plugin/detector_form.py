@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qtpy.QtWidgets import QDoubleSpinBox, QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QDoubleSpinBox, QGridLayout, QLabel, QWidget
 
 from napari_4dstem.plugin.detector_views import (
     DetectorView,
@@ -41,9 +41,8 @@ class DetectorForm(QWidget):
         self.inner_angle, self.outer_angle = _number(0.0), _number(0.0)
         self.note = QLabel()
         self._lay_out()
-        for box in (self.inner, self.outer):
-            box.setSuffix(" px")
         for box in (self.row, self.column, self.inner, self.outer):
+            box.setSuffix(" px")
             box.valueChanged.connect(self._pixels_typed)
         for box in (self.inner_angle, self.outer_angle):
             box.valueChanged.connect(self._angles_typed)
@@ -56,21 +55,21 @@ class DetectorForm(QWidget):
         self.refresh()
 
     def _lay_out(self) -> None:
-        layout = QHBoxLayout(self)
+        layout = QGridLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
-        groups: tuple[tuple[str, tuple[QWidget, ...]], ...] = (
-            ("centre", (self.row, self.column)),
-            ("inner", (self.inner, self.inner_angle)),
-            ("outer", (self.outer, self.outer_angle)),
+        layout.addWidget(self.name, 0, 0)
+        columns = (
+            ("centre row", self.row, "centre col", self.column),
+            ("inner", self.inner, "", self.inner_angle),
+            ("outer", self.outer, "", self.outer_angle),
         )
-        layout.addWidget(self.name)
-        for text, boxes in groups:
-            layout.addWidget(QLabel(text))
-            for box in boxes:
-                layout.addWidget(box)
-        layout.addWidget(self.note)
-        layout.addStretch(1)
+        for column, (above, first, below, second) in enumerate(columns):
+            for line, (text, box) in enumerate(((above, first), (below, second))):
+                layout.addWidget(QLabel(text), line, 1 + 2 * column)
+                layout.addWidget(box, line, 2 + 2 * column)
+        layout.addWidget(self.note, 0, 7)
+        layout.setColumnStretch(7, 1)
         self.row.setToolTip("Row of the centre in camera pixels; pixel 0 is centred at 0")
         self.column.setToolTip("Column of the centre in camera pixels; pixel 0 is centred at 0")
         self.inner.setToolTip("Inner radius in camera pixels; 0 makes a circle")
@@ -151,7 +150,7 @@ def _number(lowest: float = -1e4) -> QDoubleSpinBox:
     box.setKeyboardTracking(False)
     # the arrow keys and the wheel step; napari's large buttons would hide the digits
     box.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
-    digits = box.fontMetrics().horizontalAdvance("000.00 mrad")
+    digits = box.fontMetrics().horizontalAdvance("0000.00 mrad")
     box.setFixedWidth(digits)
     return box
 

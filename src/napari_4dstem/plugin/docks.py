@@ -20,7 +20,8 @@ PLUGIN = "napari-4dstem"
 EXPLORER, MEMORY, LOAD = "4D-STEM explorer", "4D-STEM memory", "4D-STEM load"
 
 # Share of the window's width for the explorer, and of its height for the memory panel.
-_EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.24
+_EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.3
+_CANVAS_SETTLES_MS = (50, 400)
 
 
 def show_panels(viewer: Any) -> None:
@@ -46,16 +47,42 @@ def _settle(reference: weakref.ref[Any]) -> None:
     viewer = reference()
     if viewer is None:
         return
-    explorer, memory = _show(viewer, EXPLORER)[0], _show(viewer, MEMORY)[0]
+    (explorer, panel), (memory, _) = _show(viewer, EXPLORER), _show(viewer, MEMORY)
     window = _main_window(explorer)
     if window is None or explorer.isFloating() or memory.isFloating():
         return
     _tabify_left(window)
+    # Qt keeps the minimum from before napari's style was applied, which is much wider
+    explorer.setMinimumWidth(panel.minimumSizeHint().width())
     width, height = window.width(), window.height()
     window.resizeDocks([explorer], [round(width * _EXPLORER_SHARE)], Qt.Orientation.Horizontal)
     below = round(height * _MEMORY_SHARE)
     window.resizeDocks([explorer, memory], [height - below, below], Qt.Orientation.Vertical)
-    viewer.reset_view()
+    fit = _CanvasFit(reference)
+    for delay in _CANVAS_SETTLES_MS:
+        QTimer.singleShot(delay, functools.partial(fit.apply))  # a partial keeps `fit` alive
+
+
+class _CanvasFit:
+    """Fits the pattern into the canvas, which gets its new size only when the window has drawn.
+
+    Parameters
+    ----------
+    viewer
+        Weak reference to the viewer. If the user has moved the camera meanwhile, it stays.
+    """
+
+    def __init__(self, viewer: weakref.ref[Any]) -> None:
+        self._viewer = viewer
+        self._zoom: float | None = None
+
+    @notify.guarded
+    def apply(self) -> None:
+        """Fit, unless the zoom is no longer the one that was set here."""
+        viewer = self._viewer()
+        if viewer is not None and self._zoom in (None, viewer.scene.camera.zoom):
+            viewer.reset_view()
+            self._zoom = viewer.scene.camera.zoom
 
 
 def show_load(viewer: Any, path: str | None = None) -> LoadDock:

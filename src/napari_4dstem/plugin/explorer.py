@@ -15,7 +15,7 @@ from napari_4dstem.plugin.detector_form import DetectorForm
 from napari_4dstem.plugin.explorer_header import ExplorerHeader
 from napari_4dstem.plugin.image_grid import ImageGrid
 from napari_4dstem.plugin.notify import guarded
-from napari_4dstem.plugin.pattern_bar import DiskRow, PatternBar
+from napari_4dstem.plugin.pattern_bar import PatternBar
 from napari_4dstem.plugin.session_texts import status_line
 from napari_4dstem.plugin.sessions import session_for
 from napari_4dstem.plugin.window_watch import close_with_window
@@ -50,14 +50,13 @@ class ExplorerDock(QWidget):
         self.images = ImageGrid(session)
         self.status = QElidingLabel()
         self.form = DetectorForm(session)
-        self.disk_row = DiskRow(session)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(6, 4, 6, 4)
         layout.setSpacing(5)
         for widget in (self.header, self.pattern_bar, self.detector_bar):
             layout.addWidget(widget)
         layout.addWidget(self.images, 1)
-        for widget in (self.status, self.form, self.disk_row):
+        for widget in (self.status, self.form):
             layout.addWidget(widget)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

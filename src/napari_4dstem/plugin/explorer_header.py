@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 from superqt import QElidingLabel
 
 from napari_4dstem.plugin.notify import guarded
@@ -32,7 +32,7 @@ class ExplorerHeader(QWidget):
         self._session = weakref.ref(session)
         self.title, self.facts = QElidingLabel(), QElidingLabel()
         self.title.setStyleSheet("font-weight: 600;")
-        self.stage = QLabel()
+        self.stage = QElidingLabel()
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
         self.bar.setMaximumHeight(10)
@@ -40,7 +40,7 @@ class ExplorerHeader(QWidget):
         self.progress_row = QWidget()
         row = QHBoxLayout(self.progress_row)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.stage)
+        row.addWidget(self.stage, 1)
         row.addWidget(self.bar, 1)
         row.addWidget(self.button)
         layout = QVBoxLayout(self)

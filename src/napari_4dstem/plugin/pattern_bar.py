@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from qtpy.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from napari_4dstem.plugin.notify import guarded
-from napari_4dstem.plugin.session_texts import disk_text
 
 if TYPE_CHECKING:
     from napari_4dstem.plugin.sessions import PatternMode, PatternScale, Session
@@ -84,47 +83,3 @@ class PatternBar(QWidget):
         session = self._session()
         if session is not None:
             session.pattern_scale = cast("PatternScale", button.property("n4-choice"))
-
-
-class DiskRow(QWidget):
-    """One row: what is known of the bright-field disk, and a button that fits it again.
-
-    Parameters
-    ----------
-    session
-        Observed and asked.
-    """
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self._session = weakref.ref(session)
-        self.text = QLabel()
-        self.button = QPushButton("Find disk")
-        self.button.setToolTip("Fit the bright-field disk on the mean pattern and set the presets")
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.button)
-        layout.addWidget(self.text, 1)
-        self.button.clicked.connect(self._find)
-        session.events.disk.connect(self.refresh)
-        session.events.acquisition.connect(self.refresh)
-        self.refresh()
-
-    @guarded
-    def refresh(self) -> None:
-        """Show the session's disk."""
-        session = self._session()
-        view = None if session is None else session.view
-        if session is None or view is None or session.acquisition is None:
-            self.text.clear()
-            return
-        self.text.setText(
-            "Disk " + disk_text(view.disk, session.acquisition.calibration, view.disk_problem)
-        )
-        self.text.setToolTip("" if view.disk is None else view.disk.reason)
-
-    @guarded
-    def _find(self) -> None:
-        session = self._session()
-        if session is not None:
-            session.find_disk()

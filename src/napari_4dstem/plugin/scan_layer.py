@@ -99,10 +99,13 @@ class ScanLayer:
         """Set units, steps and origin of the layer from the calibration."""
         if self.layer is None:
             return
+        viewer, before = self._viewer(), self.camera_axes()
         axes = axes_of(acquisition, origin)
         for name in ("axis_labels", "units", "scale", "translate"):
             if not _same(getattr(self.layer, name), axes[name]):
                 setattr(self.layer, name, axes[name])
+        if viewer is not None:
+            _keep_view(viewer.scene.camera, before, self.camera_axes())
 
     def camera_axes(self) -> dict[str, tuple[Any, ...]]:
         """Return units, scale, translate and labels for a 2D layer over the camera."""
@@ -156,6 +159,22 @@ class ScanLayer:
             return
         if not self.shows(layer.data.acquisition):
             self._removed(layer.data.acquisition)
+
+
+def _keep_view(camera: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Keep the same camera pixels in view although they have other world coordinates now."""
+    if _same(old["scale"], new["scale"]) and _same(old["translate"], new["translate"]):
+        return
+    center = list(camera.center)
+    for axis, (a, b) in enumerate(zip(_axes(old), _axes(new), strict=True)):
+        pixel = (center[axis - 2] - a[1]) / a[0]
+        center[axis - 2] = pixel * b[0] + b[1]
+    camera.center = tuple(center)
+    camera.zoom *= old["scale"][1] / new["scale"][1]
+
+
+def _axes(axes: dict[str, Any]) -> list[tuple[float, float]]:
+    return list(zip(axes["scale"], axes["translate"], strict=True))
 
 
 def _same(old: Any, new: tuple[Any, ...]) -> bool:
