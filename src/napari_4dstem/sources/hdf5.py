@@ -85,11 +85,11 @@ def promised_size(path: Path) -> int | None:
         place = {0: 24, 1: 28}.get(version, 12)
         if width not in (4, 8) or version > 3:
             return None
-        base, _, end = struct.unpack_from(f"<3{'Q' if width == 8 else 'I'}", head, place)
+        _, _, end = struct.unpack_from(f"<3{'Q' if width == 8 else 'I'}", head, place)
     except (struct.error, IndexError):
         return None
-    # `end` is an address of the file; the addresses count from `base`.
-    return int(base + end) if end < 1 << 60 and base < 1 << 60 else None
+    # The writer counts from the beginning of the file, a user block included.
+    return int(end) if end < 1 << 60 else None
 
 
 def check_whole(path: Path) -> int:
@@ -168,14 +168,24 @@ def open_file(path: Path) -> h5py.File:
 
 
 def _open(path: Path) -> h5py.File:
+    """Open with HDF5's usual locks if possible.
+
+    They tell when a detector is still writing. But all who have a file open in this process must
+    use the same setting, and some file systems have no locks.
+    """
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        # A file system without locks; or the file is open in this process with another setting.
-        unlocked = error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-        if unlocked or "locking flag" in str(error):
-            return h5py.File(path, "r", locking=False)
-        raise
+        first = error
+    settings: list[bool | str] = [False]
+    if "file locking" in str(first):
+        settings += [True, "best-effort"]
+    elif first.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+        raise first
+    for locking in settings:
+        with contextlib.suppress(OSError):
+            return h5py.File(path, "r", locking=locking)
+    raise first
 
 
 def member(group: h5py.Group, path: str) -> Any:
