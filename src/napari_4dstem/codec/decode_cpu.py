@@ -167,10 +167,10 @@ class CpuDecoder:
 
     def _float_tile(self, data: BlockBytes, tile: int, bad: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the values of a tile of a float scan as float64[pixels, n]."""
-        out = np.empty((self.scan.layout.tile_at(tile).n_pixels, data.n), np.int64)
+        out = np.empty((self.scan.layout.tile_at(tile).n_pixels, data.n), np.uint32)
         kernels.decode_tile(data, self._coding, tile, bad, out)
         if data.modes[tile] == RAW:
-            return out.astype(np.uint32).view(np.float32).astype(np.float64)
+            return out.view(np.float32).astype(np.float64)
         return (out * self.scan.values.scale).astype(np.float32).astype(np.float64)
 
     def _add_float_tile(

@@ -1,6 +1,6 @@
-"""Numba kernels of the decoder: one chunk to values (scalar; any processor).
+"""Numba kernels of the decoder: one chunk to source bits (scalar; any processor).
 
-A chunk is decoded one pass (32 positions) at a time into `values` i64[T * T, 32]; the kernels in
+A chunk is decoded one pass (32 positions) at a time into `bits` u32[T * T, 32]; the kernels in
 ``product_kernels`` reduce from there. The word, plane and literal pointers are held inside the
 chunk, so that damaged bytes give wrong values (which the checksums find) but never a read outside
 the block.
@@ -18,8 +18,6 @@ from napari_4dstem.codec.kernel_types import Geometry, Int, TileRect, ValueCodin
 from napari_4dstem.codec.layout import RAW
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, Schedule
 
-NODATA = -(1 << 62)
-"""In `values`: there is no data at this pixel and position."""
 _LOW = np.uint32(1 << 16)
 
 _TOO_SHORT = -1
@@ -61,13 +59,14 @@ class Chunk(NamedTuple):
     cursor
         i64[4]: next word (in 2-byte units), next plane and end of the literals to come (in
         bytes), all from the block's start; and 1 if the words ran out.
-    values
-        i64[T * T, 32], the pass decoded last, by local pixel and lane.
+    bits
+        u32[T * T, 32], the pass decoded last, by local pixel and lane: the source's bits (codes,
+        for scaled floats).
     """
 
     states: NDArray[np.uint32]
     cursor: NDArray[np.int64]
-    values: NDArray[np.int64]
+    bits: NDArray[np.uint32]
 
 
 @njit(nogil=True, cache=True)
@@ -76,15 +75,13 @@ def new_chunk(geometry: Geometry) -> Chunk:
     return Chunk(
         np.empty(32, np.uint32),
         np.zeros(4, np.int64),
-        np.empty((geometry.tile * geometry.tile, 32), np.int64),
+        np.empty((geometry.tile * geometry.tile, 32), np.uint32),
     )
 
 
 @njit(nogil=True, cache=True)
-def _value_of(bits: Int, coding: ValueCoding) -> Int:
-    if bits == coding.nodata:
-        return NODATA
-    return (bits ^ coding.sign) - coding.sign
+def _all_bits(value: ValueCoding) -> Int:
+    return (1 << (8 * value.itemsize)) - 1
 
 
 @njit(nogil=True, cache=True)
@@ -97,59 +94,69 @@ def _read(u8: NDArray[np.uint8], at: Int, width: Int) -> Int:
 
 @njit(nogil=True, cache=True)
 def _raw_pass(
-    block: BlockBytes, t: Int, p: Int, rect: TileRect, coding: ValueCoding, chunk: Chunk
+    block: BlockBytes, t: Int, p: Int, rect: TileRect, itemsize: Int, chunk: Chunk
 ) -> None:
-    itemsize = coding.itemsize
     start = 4 * np.int64(block.offsets[t])
     for local in range(rect.height * rect.width):
         for lane in range(min(32, block.n - p * 32)):
             at = start + (local * block.n + p * 32 + lane) * itemsize
-            chunk.values[local, lane] = _value_of(_read(block.u8, at, itemsize), coding)
+            chunk.bits[local, lane] = np.uint32(_read(block.u8, at, itemsize))
 
 
 @njit(nogil=True, cache=True)
 def _fill_uncoded(rect: TileRect, coding: Coding, chunk: Chunk) -> None:
     """Set the constant pixels, and code 0 elsewhere: what a chunk without a coded bit holds."""
-    constant = _value_of(coding.value.constant, coding.value)
+    zero = coding.value.offset & _all_bits(coding.value)
     local = 0
     for r in range(rect.height):
         row = rect.first + r * rect.stride
         for c in range(row, row + rect.width):
             uncoded = coding.class_map[c] == CONSTANT
-            chunk.values[local, :] = constant if uncoded else coding.value.offset
+            chunk.bits[local, :] = np.uint32(coding.value.constant if uncoded else zero)
             local += 1
 
 
 @njit(nogil=True, cache=True)
-def _expand(
+def _unpack_fields(
     symbols: NDArray[np.uint8],
-    s: Int,
-    steps: Schedule,
+    g: Int,
+    fields: Int,
     offset: Int,
+    all_bits: Int,
+    bits: NDArray[np.uint32],
+) -> None:
+    """Unpack symbols of g pixels each into the rows of bits u32[g, 32] that `fields` names."""
+    width = 8 // g
+    limit = np.uint32((1 << width) - 1)
+    for i in range(g):
+        if (fields >> i) & 1:
+            row = bits[i]
+            down = np.uint32(width * i)
+            for lane in range(32):
+                code = (np.uint32(symbols[lane]) >> down) & limit
+                row[lane] = np.uint32(code + np.uint32(offset)) & np.uint32(all_bits)
+
+
+@njit(nogil=True, cache=True)
+def _join_planes(
+    symbols: NDArray[np.uint8],
+    shift: Int,
     u8: NDArray[np.uint8],
     plane: Int,
-    chunk: Chunk,
+    offset: Int,
+    all_bits: Int,
+    row: NDArray[np.uint32],
 ) -> None:
-    """Unpack the symbols of one step into the values of its pixels."""
-    g = np.int64(steps.size[s])
-    local = steps.local[s]
-    if g == 1:
-        shift = np.int64(steps.shift[s])
-        values = chunk.values[local]
+    """Put symbols of one pixel and their `shift` low bits, from byte `plane` on, together."""
+    for lane in range(32):
+        row[lane] = np.uint32(symbols[lane]) << np.uint32(shift)
+    for k in range(shift):
+        word = np.uint32(_read(u8, plane + 4 * k, 4))
         for lane in range(32):
-            values[lane] = (np.int64(symbols[lane]) << shift) + offset
-        for k in range(shift):
-            word = _read(u8, plane + 4 * k, 4)
-            for lane in range(32):
-                values[lane] += ((word >> lane) & 1) << k
-        return
-    bits = 8 // g
-    limit = (1 << bits) - 1
-    for i in range(g):
-        if (np.int64(steps.fields[s]) >> i) & 1:
-            values = chunk.values[local + i]
-            for lane in range(32):
-                values[lane] = ((np.int64(symbols[lane]) >> (bits * i)) & limit) + offset
+            bit = (word >> np.uint32(lane)) & np.uint32(1)
+            row[lane] |= np.uint32(bit << np.uint32(k))
+    for lane in range(32):
+        row[lane] = np.uint32(row[lane] + np.uint32(offset)) & np.uint32(all_bits)
 
 
 @njit(nogil=True, cache=True)
@@ -157,7 +164,6 @@ def _put_literals(
     symbols: NDArray[np.uint8],
     s: Int,
     steps: Schedule,
-    value: ValueCoding,
     u8: NDArray[np.uint8],
     first: Int,
     end: Int,
@@ -171,9 +177,9 @@ def _put_literals(
             continue
         for i in range(np.int64(steps.size[s])):
             at -= width
-            bits = _read(u8, max(at, first), width)
             if (np.int64(steps.fields[s]) >> i) & 1:
-                chunk.values[steps.local[s] + i, lane] = _value_of(bits, value)
+                literal = np.uint32(_read(u8, max(at, first), width))
+                chunk.bits[steps.local[s] + i, lane] = literal
 
 
 @njit(nogil=True, cache=True)
@@ -185,6 +191,7 @@ def _rans_pass(block: BlockBytes, t: Int, coding: Coding, wanted: bool, chunk: C
     last_word = 2 * np.int64(block.offsets[t + 1])
     width = np.int64(1) << np.int64(block.modes[t])
     w, plane, literal = cursor[0], cursor[1], cursor[2]
+    offset, all_bits = coding.value.offset, _all_bits(coding.value)
     for s in range(steps.tile_start[t], steps.tile_start[t + 1]):
         table = steps.table[steps.cls[s]]
         escapes: Int = 0
@@ -204,13 +211,18 @@ def _rans_pass(block: BlockBytes, t: Int, coding: Coding, wanted: bool, chunk: C
             w = last_word
             cursor[3] = 1
         if wanted:
-            _expand(symbols, s, steps, coding.value.offset, block.u8, plane, chunk)
+            g, local = np.int64(steps.size[s]), steps.local[s]
+            if g == 1:
+                shift = np.int64(steps.shift[s])
+                row = chunk.bits[local]
+                _join_planes(symbols, shift, block.u8, plane, offset, all_bits, row)
+            else:
+                rows = chunk.bits[local : local + g]
+                _unpack_fields(symbols, g, np.int64(steps.fields[s]), offset, all_bits, rows)
         plane += 4 * np.int64(steps.shift[s])
         if escapes:
             if wanted:
-                _put_literals(
-                    symbols, s, steps, coding.value, block.u8, first, literal, width, chunk
-                )
+                _put_literals(symbols, s, steps, block.u8, first, literal, width, chunk)
             literal -= escapes * np.int64(steps.size[s]) * width
     cursor[0], cursor[1], cursor[2] = w, plane, literal
 
@@ -247,7 +259,8 @@ def decode_pass(
     if kind == _RANS:
         _rans_pass(block, t, coding, wanted, chunk)
     elif kind == _PLAIN and wanted:
-        _raw_pass(block, t, p, tile_rect(t, coding.geometry), coding.value, chunk)
+        rect = tile_rect(t, coding.geometry)
+        _raw_pass(block, t, p, rect, coding.value.itemsize, chunk)
 
 
 @njit(nogil=True, cache=True)

@@ -101,42 +101,37 @@ def _all_zero(codes: NDArray[np.int32], n: Int, t: Int, steps: Schedule) -> bool
 
 
 @njit(nogil=True, cache=True)
-def _symbols_of(
-    codes: NDArray[np.int32], live: Int, s: Int, steps: Schedule, out: NDArray[np.uint8]
-) -> Int:
-    """Fill out[32] with the symbols of step `s`; return how many of them are escapes.
+def _single_symbols(
+    codes: NDArray[np.int32], live: Int, shift: Int, usable: NDArray[np.uint8], out: Any
+) -> None:
+    """Fill out[:live] with the symbols of one pixel.
 
-    `codes` are those of one pass, i32[T * T, 32]; a code of -1 becomes a large unsigned number
-    and so, like any that does not fit its field, an escape.
+    A code of -1 becomes a large unsigned number and so, like any that is too large, an escape.
     """
-    usable = steps.usable[steps.cls[s]]
-    local = steps.local[s]
-    g = np.int64(steps.size[s])
-    escapes: Int = 0
-    if g == 1:
-        shift = np.int64(steps.shift[s])
-        for lane in range(live):
-            y = usable[min(np.uint32(codes[local, lane] >> shift), np.uint32(ESCAPE))]
-            out[lane] = y
-            escapes += np.int64(y == ESCAPE)
-    else:
-        fields = np.int64(steps.fields[s])
-        bits = 8 // g
-        limit = np.uint32((1 << bits) - 1)
-        for lane in range(live):
-            symbol = np.uint32(0)
-            any_bit = np.uint32(0)
-            for i in range(g):
-                if (fields >> i) & 1:
-                    code = np.uint32(codes[local + i, lane])
-                    any_bit |= code
-                    symbol |= np.uint32(code << np.uint32(bits * i))
-            y = usable[symbol] if any_bit <= limit else np.uint8(ESCAPE)
-            out[lane] = y
-            escapes += np.int64(y == ESCAPE)
-    for lane in range(live, 32):
-        out[lane] = steps.filler[steps.cls[s]]
-    return escapes
+    for lane in range(live):
+        symbol = np.uint32(codes[lane] >> np.int32(shift))
+        out[lane] = usable[min(symbol, np.uint32(ESCAPE))]
+
+
+@njit(nogil=True, cache=True)
+def _packed_symbols(
+    codes: NDArray[np.int32], live: Int, g: Int, fields: Int, usable: NDArray[np.uint8], out: Any
+) -> None:
+    """Fill out[:live] with the symbols of g pixels, codes i32[g, 32]."""
+    width = 8 // g
+    limit = np.uint32((1 << width) - 1)
+    packed = np.zeros(32, np.uint32)
+    any_bit = np.zeros(32, np.uint32)
+    for i in range(g):
+        if (fields >> i) & 1:
+            row = codes[i]
+            for lane in range(live):
+                code = np.uint32(row[lane])
+                any_bit[lane] |= code
+                packed[lane] |= np.uint32(code << np.uint32(width * i))
+    for lane in range(live):
+        fits = any_bit[lane] <= limit
+        out[lane] = usable[packed[lane] if fits else np.uint32(ESCAPE)]
 
 
 @njit(nogil=True, cache=True)
@@ -146,9 +141,19 @@ def _fill_symbols(scratch: Scratch, n: Int, t: Int, steps: Schedule) -> Int:
     row = 0
     for p in range((n + 31) // 32):
         live = min(32, n - p * 32)
+        codes = scratch.codes[p]
         for s in range(steps.tile_start[t], steps.tile_start[t + 1]):
-            escapes = _symbols_of(scratch.codes[p], live, s, steps, scratch.symbols[row])
-            literals += escapes * np.int64(steps.size[s])
+            k, g, local = steps.cls[s], np.int64(steps.size[s]), steps.local[s]
+            usable = steps.usable[k]
+            out = scratch.symbols[row]
+            if g == 1:
+                _single_symbols(codes[local], live, np.int64(steps.shift[s]), usable, out)
+            else:
+                rows = codes[local : local + g]
+                _packed_symbols(rows, live, g, np.int64(steps.fields[s]), usable, out)
+            out[live:] = steps.filler[k]
+            for lane in range(live):
+                literals += g * np.int64(out[lane] == ESCAPE)
             row += 1
     return literals
 
@@ -167,6 +172,7 @@ def _encode_words(
             row -= 1
             freq = steps.freq[steps.cls[s]]
             cum = steps.cum[steps.cls[s]]
+            inverse = steps.inverse[steps.cls[s]]
             for lane in range(31, -1, -1):
                 y = scratch.symbols[row, lane]
                 f = freq[y]
@@ -176,9 +182,10 @@ def _encode_words(
                 words[at - 1] = np.uint16(x & np.uint32(0xFFFF))
                 at -= np.int64(full)
                 x = (x >> np.uint32(16)) if full else x
-                q = np.uint32(x // f)
-                rest = np.uint32(x - np.uint32(q * f))
-                states[lane] = np.uint32((q << np.uint32(12)) + rest + cum[y])
+                # Exact, and quicker than a division of integers: both fit a float64 (x < 2^32), and
+                # the quotient of x + 1/2 is never nearer to a whole number than 2^-13.
+                q = np.uint32((np.float64(x) + 0.5) * inverse[y])
+                states[lane] = np.uint32((q << np.uint32(12)) + (x - np.uint32(q * f)) + cum[y])
     return at
 
 

@@ -52,6 +52,13 @@ class TileRect(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
+def value_of(bits: Int, coding: ValueCoding) -> Int:
+    """Return the number that source bits stand for; no data counts as 0."""
+    value = (np.int64(bits) ^ coding.sign) - coding.sign
+    return np.int64(0) if bits == coding.nodata else value
+
+
+@njit(nogil=True, cache=True)
 def tile_rect(t: Int, geometry: Geometry) -> TileRect:
     """Return the pixels of tile `t` (row-major)."""
     columns = (geometry.width + geometry.tile - 1) // geometry.tile

@@ -105,6 +105,8 @@ class Schedule(NamedTuple):
         u32[K, 4096], decoding: symbol | (freq - 1) << 8 | (slot - cum) << 20.
     freq, cum
         u32[K, 256], encoding.
+    inverse
+        f64[K, 256], 1 / frequency.
     usable
         u8[K, 256], each symbol that has a frequency, `ESCAPE` in place of the others.
     filler
@@ -122,6 +124,7 @@ class Schedule(NamedTuple):
     table: NDArray[np.uint32]
     freq: NDArray[np.uint32]
     cum: NDArray[np.uint32]
+    inverse: NDArray[np.float64]
     usable: NDArray[np.uint8]
     filler: NDArray[np.uint8]
 
@@ -160,6 +163,7 @@ def make_schedule(model: PixelModel, layout: ScanLayout) -> Schedule:
         table=_decode_table(model.freq, cum),
         freq=model.freq.astype(np.uint32),
         cum=cum,
+        inverse=1.0 / np.maximum(model.freq, 1),
         usable=np.where(model.freq > 0, np.arange(256), ESCAPE).astype(np.uint8),
         filler=model.freq[:, :ESCAPE].argmax(axis=1).astype(np.uint8),
     )

@@ -13,7 +13,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.decode_kernels import (
-    NODATA,
     BlockBytes,
     Coding,
     decode_pass,
@@ -21,7 +20,7 @@ from napari_4dstem.codec.decode_kernels import (
     new_chunk,
     open_chunk,
 )
-from napari_4dstem.codec.kernel_types import Int, tile_rect
+from napari_4dstem.codec.kernel_types import Int, tile_rect, value_of
 
 
 @njit(nogil=True, cache=True)
@@ -56,12 +55,12 @@ def decode_patterns(
                 last += 1
             decode_pass(kind, block, t, p, coding, last > first, chunk)
             for k in range(first, last):
+                lane = lanes[k] % 32
                 local = 0
                 for r in range(rect.height):
                     row = rect.first + r * rect.stride
                     for c in range(row, row + rect.width):
-                        v = chunk.values[local, lanes[k] % 32]
-                        out[k, c] = coding.value.nodata if v == NODATA else v
+                        out[k, c] = chunk.bits[local, lane]
                         local += 1
             first = last
         if not is_sound(kind, complete, chunk):
@@ -70,15 +69,15 @@ def decode_patterns(
 
 @njit(nogil=True, cache=True)
 def decode_tile(
-    block: BlockBytes, coding: Coding, t: Int, bad: NDArray[np.bool_], out: NDArray[np.int64]
+    block: BlockBytes, coding: Coding, t: Int, bad: NDArray[np.bool_], out: NDArray[np.uint32]
 ) -> None:
-    """Decode one tile at all positions into out i64[pixels, n]; no data is `NODATA`."""
+    """Decode one tile at all positions into out u32[pixels, n], like the bits of a `Chunk`."""
     chunk = new_chunk(coding.geometry)
     kind = open_chunk(block, t, coding, chunk)
     for p in range((block.n + 31) // 32):
         decode_pass(kind, block, t, p, coding, True, chunk)
         live = min(32, block.n - p * 32)
-        out[:, p * 32 : p * 32 + live] = chunk.values[: len(out), :live]
+        out[:, p * 32 : p * 32 + live] = chunk.bits[: len(out), :live]
     if not is_sound(kind, True, chunk):
         bad[t] = True
 
@@ -100,17 +99,15 @@ def sum_tiles(
         kind = open_chunk(block, t, coding, chunk)
         for p in range((block.n + 31) // 32):
             decode_pass(kind, block, t, p, coding, True, chunk)
-            live = min(32, block.n - p * 32)
+            lanes = slice(p * 32, min(block.n, p * 32 + 32))
+            p_total, p_nodata = total[lanes], nodata[lanes]
             for r in range(rect.height):
                 for c in range(rect.width):
-                    if not pixels[rect.first + r * rect.stride + c]:
-                        continue
-                    values = chunk.values[r * rect.width + c]
-                    for lane in range(live):
-                        v = values[lane]
-                        gone = v == NODATA
-                        total[p * 32 + lane] += np.int64(0) if gone else v
-                        nodata[p * 32 + lane] += np.int64(gone)
+                    if pixels[rect.first + r * rect.stride + c]:
+                        bits = chunk.bits[r * rect.width + c]
+                        for lane in range(p_total.size):
+                            p_total[lane] += value_of(bits[lane], coding.value)
+                            p_nodata[lane] += np.int64(bits[lane] == coding.value.nodata)
         if not is_sound(kind, True, chunk):
             bad[t] = True
 
@@ -132,22 +129,22 @@ def moment_tiles(
         kind = open_chunk(block, t, coding, chunk)
         for p in range((block.n + 31) // 32):
             decode_pass(kind, block, t, p, coding, True, chunk)
-            live = min(32, block.n - p * 32)
+            lanes = slice(p * 32, min(block.n, p * 32 + 32))
+            p_total, p_rows, p_columns = moments[0, lanes], moments[1, lanes], moments[2, lanes]
+            p_nodata = nodata[lanes]
             for r in range(rect.height):
                 for c in range(rect.width):
                     pixel = rect.first + r * rect.stride + c
                     if not pixels[pixel]:
                         continue
-                    row = pixel // rect.stride
-                    column = pixel % rect.stride
-                    for lane in range(live):
-                        v = chunk.values[r * rect.width + c, lane]
-                        if v == NODATA:
-                            nodata[p * 32 + lane] += 1
-                        else:
-                            moments[0, p * 32 + lane] += v
-                            moments[1, p * 32 + lane] += row * v
-                            moments[2, p * 32 + lane] += column * v
+                    row, column = pixel // rect.stride, pixel % rect.stride
+                    bits = chunk.bits[r * rect.width + c]
+                    for lane in range(p_total.size):
+                        value = value_of(bits[lane], coding.value)
+                        p_total[lane] += value
+                        p_rows[lane] += row * value
+                        p_columns[lane] += column * value
+                        p_nodata[lane] += np.int64(bits[lane] == coding.value.nodata)
         if not is_sound(kind, True, chunk):
             bad[t] = True
 
@@ -178,14 +175,15 @@ def reduce_positions(
             for r in range(rect.height):
                 for c in range(rect.width):
                     pixel = rect.first + r * rect.stride + c
+                    bits = chunk.bits[r * rect.width + c]
                     for lane in range(inside.size):
-                        v = chunk.values[r * rect.width + c, lane]
                         if not inside[lane]:
                             continue
-                        if v == NODATA:
+                        if bits[lane] == coding.value.nodata:
                             nodata[pixel] += 1
                         else:
-                            total[pixel] += v
-                            largest[pixel] = max(largest[pixel], v)
+                            value = value_of(bits[lane], coding.value)
+                            total[pixel] += value
+                            largest[pixel] = max(largest[pixel], value)
         if not is_sound(kind, True, chunk):
             bad[t] = True

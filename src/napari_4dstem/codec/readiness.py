@@ -83,7 +83,7 @@ def _calls(dtype: np.dtype[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
         make_schedule(model, layout),
     )
     last = (
-        (kernels.decode_tile, (block, coding, 0, flags, np.zeros((1, 1), np.int64)))
+        (kernels.decode_tile, (block, coding, 0, flags, np.zeros((1, 1), np.uint32)))
         if dtype.kind == "f"
         else (
             kernels.reduce_positions,

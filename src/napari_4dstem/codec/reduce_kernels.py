@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.kernel_types import Geometry, Int, ValueCoding, tile_rect
+from napari_4dstem.codec.kernel_types import Geometry, Int, ValueCoding, tile_rect, value_of
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, OCTET
 
 
@@ -108,11 +108,10 @@ def reduce_tiles(
             for r in range(rect.height):
                 row = rect.first + r * rect.stride
                 for c in range(row, row + rect.width):
-                    raw = np.int64(bits[i, c])
-                    if raw == coding.nodata:
+                    if bits[i, c] == coding.nodata:
                         nodata_count[c] += 1
                         continue
-                    value = (raw ^ coding.sign) - coding.sign
+                    value = value_of(bits[i, c], coding)
                     sum_pattern[c] += value
                     max_pattern[c] = max(max_pattern[c], value)
                     if not masked[c]:

@@ -1,0 +1,1 @@
+"""Measurements, printed as ratios to plain references in the same run."""
