@@ -143,8 +143,12 @@ class _Child:
             errors="replace",
         )
         self.stderr = ""
-        threading.Thread(target=self._read, name="n4-fuzz-out", daemon=True).start()
-        threading.Thread(target=self._read_errors, name="n4-fuzz-err", daemon=True).start()
+        self._readers = [
+            threading.Thread(target=self._read, name="n4-fuzz-out", daemon=True),
+            threading.Thread(target=self._read_errors, name="n4-fuzz-err", daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -169,6 +173,11 @@ class _Child:
 
     def how_it_ended(self) -> str:
         code = self.process.wait(timeout=30)
+        for reader in self._readers:
+            reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
         return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit {code}"
 
 

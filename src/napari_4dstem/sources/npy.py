@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import tokenize
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,11 @@ from napari_4dstem.sources.scan_shape import ScanPlan, ShapeClues, plan_scan
 
 _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 1 << 16
+# The header is the text of a Python value; this is what NumPy lets out when it is not.
+_UNREADABLE = (
+    ValueError, OSError, EOFError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 
 class _Header:
@@ -68,7 +74,7 @@ def _read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version, np.lib.format.read_array_header_2_0)
         shape, fortran, dtype = read(file, max_header_size=_LONGEST_HEADER)
-    except (ValueError, OSError, EOFError, SyntaxError, TypeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise SourceError(
             "The header of the file cannot be read",
             where=path,
