@@ -1,8 +1,12 @@
 """Virtual detectors on the napari canvas: drawn in a passive layer, dragged by the viewer.
 
-The session's detectors are the truth. The Shapes layer only draws them: if the user edits or
-deletes it, it is drawn again. Dragging is a callback of the *viewer*, so it works whatever layer
-and tool are active.
+The session's detectors are the truth. The layer only draws them: it has no editing tools, and if
+the user deletes it, it is drawn again. Dragging is a callback of the *viewer*, so it works whatever
+layer and tool are active.
+
+Rings are drawn as short lines of a Vectors layer. A Shapes layer costs three times as much per
+update, and napari compiles its triangulation with Numba on first use: on the GUI thread, and behind
+whatever is being compiled in the background (measured: the window stood still for a minute).
 """
 
 from __future__ import annotations
@@ -15,21 +19,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.detectors import Pair, Polygon, Rectangle, Shape
+from napari_4dstem.detectors import Pair
 from napari_4dstem.plugin import notify
 from napari_4dstem.plugin.detector_handles import Handle, drag, find_handle
-from napari_4dstem.plugin.detector_views import DetectorView, center_of, radii
+from napari_4dstem.plugin.detector_lines import detector_lines
 
 if TYPE_CHECKING:
-    from napari.layers import Shapes
+    from napari.layers import Vectors
 
     from napari_4dstem.plugin.sessions import Session
 
 LAYER_NAME = "virtual detectors"
-_LINE_PIXELS, _ACTIVE_LINE_PIXELS = 1.6, 2.6
-_MARK_PIXELS = 6.0
-
-_Outline = tuple[NDArray[np.float64], str]
+_LINE_PIXELS = 1.6
 
 
 class DetectorOverlay:
@@ -43,7 +44,7 @@ class DetectorOverlay:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
-        self._layer: Shapes | None = None
+        self._layer: Vectors | None = None
         self._drawing = False
         self._drawn: tuple[Any, ...] = ()
         events = session.events
@@ -80,44 +81,37 @@ class DetectorOverlay:
         if not visible and self._layer is None:
             return
         pixel = self.pixel_size()
-        outlines = _outlines(visible, pixel, session.active_detector)
-        state = (visible, session.active_detector, round(math.log2(pixel[0] + 1e-9), 1))
+        zoom = round(math.log2(max(pixel[0], 1e-9)), 1)
+        uncertain = session.disk is not None and not session.disk.certain
+        state = (visible, session.active_detector, zoom, uncertain)
         if self._layer is not None and self._drawn == state:
             return
+        lines = detector_lines(
+            visible, pixel, active=session.active_detector, dash_presets=uncertain
+        )
         self._drawing = True
         try:
-            self._update(outlines)
+            self._update(*lines, width=_LINE_PIXELS / ((pixel[0] + pixel[1]) / 2))
             self._drawn = state
         finally:
             self._drawing = False
 
-    def _update(self, outlines: list[tuple[_Outline, str, float]]) -> None:
+    def _update(
+        self, lines: NDArray[np.float64], colours: NDArray[np.float64], *, width: float
+    ) -> None:
         layer = self._ensure_layer()
         if layer is None:
             return
-        data = [outline for outline, _, _ in outlines]
-        colours = [colour for _, colour, _ in outlines]
-        widths = [width for _, _, width in outlines]
-        same = len(data) == layer.nshapes and widths == list(layer.edge_width)
-        if same and self._colours == colours:
-            layer.data = data
-        else:
-            layer.data = []
-            if data:
-                layer.add(
-                    [vertices for vertices, _ in data],
-                    shape_type=[kind for _, kind in data],
-                    edge_color=colours,
-                    edge_width=widths,
-                    face_color="transparent",
-                )
-            self._colours = colours
-        axes = self._camera_axes()
-        for name, value in axes.items():
+        layer.data = lines
+        if not np.array_equal(colours, layer.edge_color):
+            layer.edge_color = colours
+        if not math.isclose(layer.edge_width, width, rel_tol=0.02):
+            layer.edge_width = width
+        for name, value in self._camera_axes().items():
             if tuple(getattr(layer, name)) != tuple(value):
                 setattr(layer, name, value)
 
-    def _ensure_layer(self) -> Shapes | None:
+    def _ensure_layer(self) -> Vectors | None:
         session = self._session()
         viewer = None if session is None else session.viewer
         if session is None or viewer is None:
@@ -125,10 +119,14 @@ class DetectorOverlay:
         if self._layer is not None and self._layer in viewer.layers:
             return self._layer
         active = viewer.layers.selection.active
-        layer = viewer.add_shapes(ndim=2, name=LAYER_NAME, **self._camera_axes())
-        layer.editable = False
-        layer.events.set_data.connect(self._on_edited)
-        self._layer, self._colours = layer, []
+        layer = viewer.add_vectors(
+            np.zeros((1, 2, 2)),
+            ndim=2,
+            name=LAYER_NAME,
+            vector_style="line",
+            **self._camera_axes(),
+        )
+        self._layer = layer
         # the user's layer stays the chosen one: ours only draws
         viewer.layers.selection.active = active or session.scan_layer.layer
         return layer
@@ -151,11 +149,6 @@ class DetectorOverlay:
         session = self._session()
         if session is not None:
             session.gui.post_latest(("overlay", key), self.draw)
-
-    def _on_edited(self) -> None:
-        if not self._drawing:
-            self._drawn = ()
-            self._post("edited")
 
     def _on_removed(self, event: Any) -> None:
         if event.value is self._layer and not self._drawing:
@@ -220,46 +213,3 @@ def _drag_callback(overlay: DetectorOverlay) -> Any:
 
 def _quietly(function: Any, *arguments: Any) -> Any:
     return notify.guarded(function)(*arguments)
-
-
-def _outlines(
-    detectors: list[DetectorView], pixel: Pair, active: str | None
-) -> list[tuple[_Outline, str, float]]:
-    """Return (outline, colour, line width in camera pixels), the active detector last."""
-    size = max(1e-9, (pixel[0] + pixel[1]) / 2)
-    found, marked = [], set()
-    for detector in sorted(detectors, key=lambda d: d.name == active):
-        line = _ACTIVE_LINE_PIXELS if detector.name == active else _LINE_PIXELS
-        outlines = _shape_outlines(detector.shape)
-        found += [(outline, detector.colour, line / size) for outline in outlines]
-        center = center_of(detector.shape)
-        if center is not None and center not in marked:
-            marked.add(center)
-            marks = _centre_mark(center, _MARK_PIXELS / size)
-            found += [(mark, detector.colour, _LINE_PIXELS / size) for mark in marks]
-    return found
-
-
-def _shape_outlines(shape: Shape) -> list[_Outline]:
-    both, center = radii(shape), center_of(shape)
-    if both is not None and center is not None:
-        return [(_box(center, r, r), "ellipse") for r in both if r > 0]
-    if isinstance(shape, Rectangle):
-        half = ((shape.r1 - shape.r0) / 2, (shape.c1 - shape.c0) / 2)
-        return [(_box(shape.center, *half), "rectangle")]
-    if isinstance(shape, Polygon):
-        return [(np.asarray(shape.vertices, np.float64), "polygon")]
-    return []
-
-
-def _box(center: Pair, rows: float, columns: float) -> NDArray[np.float64]:
-    corners = ((-rows, -columns), (-rows, columns), (rows, columns), (rows, -columns))
-    return np.asarray(center, np.float64) + np.asarray(corners, np.float64)
-
-
-def _centre_mark(center: Pair, arm: float) -> list[_Outline]:
-    row, column = center
-    return [
-        (np.array([[row - arm, column], [row + arm, column]]), "line"),
-        (np.array([[row, column - arm], [row, column + arm]]), "line"),
-    ]
