@@ -41,11 +41,11 @@ def test_unload_gives_back_and_says_so() -> None:
     ledger = Ledger()
     scan = Scan(ledger, "scan_003", 128 * MIB)
     before = process_reading()
-    back = unload(scan)
+    back = unload(ledger, scan)
     assert str(back) == "Unloaded scan_003: 128.00 MiB back"
     if sys.platform == "linux":
         assert before.process_anon - process_reading().process_anon >= 0.95 * 128 * MIB
-    assert str(unload(scan)) == "Unloaded scan_003: 0 B back"
+    assert str(unload(ledger, scan)) == "Unloaded scan_003: 0 B back"
 
 
 def test_unload_admits_what_did_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +55,19 @@ def test_unload_admits_what_did_not_come_back(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         scan, "release", lambda: (Scan.release(scan), stays.append(bytearray(b"x") * (64 * MIB)))
     )
-    text = str(unload(scan))
+    text = str(unload(ledger, scan))
     assert text.startswith("Unloaded kept: 64.00 MiB back (the system still counts 6")
+
+
+def test_unload_is_not_blamed_for_what_another_scan_took_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = Ledger()
+    scan, others = Scan(ledger, "a", 64 * MIB), []
+    monkeypatch.setattr(
+        scan, "release", lambda: (Scan.release(scan), others.append(Scan(ledger, "b", 64 * MIB)))
+    )
+    assert str(unload(ledger, scan)) == "Unloaded a: 64.00 MiB back"
 
 
 def test_empty_caches_leaves_the_scan() -> None:

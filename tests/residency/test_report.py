@@ -127,8 +127,12 @@ def test_text_is_readable() -> None:
     )
     bar = host_bar(host, entries(encoded=int(0.28 * GIB), index=30 * MIB))
     assert bar.text() == (
-        "ours 0.31 GiB, this process otherwise 0.62 GiB, other programs 5.17 GiB, "
-        "free 17.40 GiB of 23.50 GiB"
+        "ours 0.31 GiB, this process otherwise 0.62, other programs 5.17, free 17.40 of 23.50 GiB"
+    )
+    small = host_bar(host, entries(encoded=3 * MIB))
+    assert small.text() == (
+        "ours 3.00 MiB, this process otherwise 0.93 GiB, other programs 5.17 GiB, "
+        "free 17.40 of 23.50 GiB"
     )
 
 

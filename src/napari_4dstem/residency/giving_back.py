@@ -65,16 +65,24 @@ class GivenBack:
         return text
 
 
-def unload(acquisition: Unloadable) -> GivenBack:
+def unload(ledger: Ledger, acquisition: Unloadable) -> GivenBack:
     """Release an acquisition and measure what came back; blocks until its reads have ended."""
     in_ram = acquisition.place == "RAM"
-    held, before = acquisition.resident_bytes, process_reading().process
+    held, others, before = _held(ledger, acquisition)
     acquisition.release()
     hand_on()
-    claimed = max(0, held - acquisition.resident_bytes)
-    missing = claimed - (before - process_reading().process) if in_ram else 0
+    left, others_now, after = _held(ledger, acquisition)
+    claimed = max(0, held - left)
+    # Another scan that is being encoded meanwhile grows; that is not held against this one.
+    missing = claimed - (before - after) - max(0, others_now - others) if in_ram else 0
     noise = max(_NOISE, claimed // 20)
     return GivenBack(f"Unloaded {acquisition.name}", claimed, missing if missing > noise else 0)
+
+
+def _held(ledger: Ledger, acquisition: Unloadable) -> tuple[int, int, int]:
+    """Return bytes of this acquisition, of all others, and what the system counts for us."""
+    held = acquisition.resident_bytes
+    return held, ledger.total(device="cpu") - held, process_reading().process
 
 
 def empty_caches(ledger: Ledger, acquisitions: Iterable[Any]) -> GivenBack:

@@ -112,11 +112,18 @@ class Bar:
 
     def text(self) -> str:
         """Return one line: who holds how much of how much."""
+        return ", ".join(f"{words} {figure}" for words, figure in self.phrases())
+
+    def phrases(self) -> list[tuple[str, str]]:
+        """Return the line in pieces: ("ours", "0.31 GiB"), ..., ("free", "17.40 of 23.50 GiB")."""
         shown = self.shown()
-        parts = [f"ours {shown['ours']}"]
-        words = {PROCESS: "this process otherwise", OTHERS: "other programs"}
-        parts += [f"{words[k]} {shown[k]}" for k in (PROCESS, OTHERS) if k in shown]
-        return ", ".join(parts) + f", free {shown[FREE]} of {shown['total']}"
+        unit = " " + shown["total"].split()[1]
+        if all(shown[key].endswith(unit) for key in ("ours", PROCESS, OTHERS) if key in shown):
+            # One unit throughout: it need not be repeated.
+            shown |= {k: shown[k].removesuffix(unit) for k in (PROCESS, OTHERS) if k in shown}
+        words = {"ours": "ours", PROCESS: "this process otherwise", OTHERS: "other programs"}
+        phrases = [(text, shown[key]) for key, text in words.items() if key in shown]
+        return [*phrases, ("free", f"{shown[FREE].removesuffix(unit)} of {shown['total']}")]
 
 
 @dataclass(frozen=True)
@@ -200,7 +207,7 @@ def host_bar(host: reading.HostReading, entries: Sequence[Entry]) -> Bar:
     notes = [host.note] if host.note else []
     if host.limited:
         notes.append("limited for this process by the system")
-    parts = [*_ours(ours), Part(PROCESS, "other in this process", process, ours=False)]
+    parts = [*_ours(ours), Part(PROCESS, "this process otherwise", process, ours=False)]
     parts.append(Part(OTHERS, "other programs", others, ours=False))
     ceiling = host_ceiling(host, held)
     return _settled("cpu", "RAM", host.total, parts, ceiling, host.process_file, notes)
@@ -215,7 +222,7 @@ def gpu_bar(gpu: reading.GpuReading, entries: Sequence[Entry]) -> Bar:
     here = gpu.torch_reserved if gpu.process is None else gpu.process
     process = max(0, here - held)
     others = max(0, gpu.total - gpu.free - max(here, held))
-    parts = [*_ours(ours), Part(PROCESS, "other in this process", process, ours=False)]
+    parts = [*_ours(ours), Part(PROCESS, "this process otherwise", process, ours=False)]
     label, notes = "other programs", []
     if gpu.process is None and (held or process):
         label = "other programs and driver"
