@@ -6,6 +6,7 @@ megabytes): GPUs are asked through NVML, and torch only where it is loaded and i
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping
@@ -166,20 +167,27 @@ def _number(path: Path) -> int | None:
 
 def gpu_readings() -> tuple[GpuReading, ...]:
     """Read the NVIDIA GPUs this process may use; empty without NVML or without a driver."""
+    nvml = _nvml()
+    if nvml is None:
+        return ()
+    try:
+        return tuple(_nvml_readings(nvml))
+    except nvml.NVMLError:
+        return ()
+
+
+@functools.cache
+def _nvml() -> Any:
+    """Return NVML, initialised once: that takes tens of milliseconds. None without a driver."""
     try:
         import pynvml
     except ImportError:
-        return ()
+        return None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return ()
-    try:
-        return tuple(_nvml_readings(pynvml))
-    except pynvml.NVMLError:
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
+        return None
+    return pynvml
 
 
 def _nvml_readings(nvml: Any) -> list[GpuReading]:
