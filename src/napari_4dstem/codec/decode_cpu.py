@@ -237,7 +237,7 @@ class CpuDecoder:
 
 
 def _check_ascending(lanes: NDArray[np.int64], n: int) -> None:
-    inside = not lanes.size or (lanes[0] >= 0 and lanes[-1] < n)
+    inside = not lanes.size or (lanes.min() >= 0 and lanes.max() < n)
     if lanes.ndim != 1 or not inside or bool((np.diff(lanes) < 0).any()):
         raise IndexError(f"lanes must ascend within 0..{n - 1}")
 
