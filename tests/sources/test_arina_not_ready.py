@@ -201,6 +201,25 @@ def test_a_master_that_is_being_written(master: Path) -> None:
     assert inspect(master).ready
 
 
+def test_a_data_file_whose_writer_crashed(master: Path) -> None:
+    """HDF5 marks such a file as still open for writing."""
+    path = data_file(master, 2)
+    path.unlink()
+    code = (
+        "import h5py, numpy, os\n"
+        f"file = h5py.File({str(path)!r}, 'w', libver='v110')\n"
+        "file.create_dataset('entry/data/data', (7, 13, 11), 'u2', chunks=(1, 13, 11))\n"
+        "file.swmr_mode = True\n"
+        "file.flush()\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    info = inspect(master)
+    assert not info.ready
+    assert "scan_data_000002.h5: the file is still being written" in info.reason
+    assert recorded_frames(master) == [*range(7), *range(14, 24)]
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         inspect(tmp_path / "missing_master.h5")

@@ -31,17 +31,22 @@ def test_sniff_loads_no_compression_and_no_heavy_module(tmp_path: Path) -> None:
     assert not loaded & {"hdf5plugin", "torch", "numba", "qtpy", "PyQt6", "napari", "scipy"}
 
 
-def test_many_data_files_are_not_all_opened(tmp_path: Path) -> None:
-    """With a header that agrees with the first and the last file, the others are left alone."""
+@pytest.mark.parametrize("agrees", ["header", "last file"])
+def test_many_data_files_are_not_all_opened(tmp_path: Path, agrees: str) -> None:
+    """Where the first and the last file fit together, the others are left alone."""
     count = 300
     frames = counts(np.random.default_rng(2), (3, 6, 5))
-    master = Writer(per_file=3, ordered=3 * count).write(tmp_path, frames)
+    ordered = 3 * count if agrees == "header" else 5 * count
+    master = Writer(per_file=3, ordered=ordered).write(tmp_path, frames)
     first = tmp_path / "scan_data_000001.h5"
     with h5py.File(master, "a") as file:
         for i in range(2, count + 1):
             name = f"data_{i:06d}"
             shutil.copyfile(first, tmp_path / f"scan_{name}.h5")
             file["entry/data"][name] = h5py.ExternalLink(f"scan_{name}.h5", "/entry/data/data")
+    if agrees == "last file":
+        with h5py.File(tmp_path / f"scan_data_{count:06d}.h5", "a") as file:
+            file["entry/data/data"].attrs["image_nr_low"] = np.uint64(3 * (count - 1) + 1)
     (tmp_path / "scan_data_000150.h5").write_bytes(b"not opened by inspect")
     options = OpenOptions(scan_shape=(count, 3))
     info = inspect(master, options)

@@ -6,7 +6,7 @@ Each format is one module with these three functions; here is only the choice am
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from typing import Protocol
 
 from napari_4dstem.errors import SourceError
 from napari_4dstem.sources import arina, npy
@@ -14,7 +14,16 @@ from napari_4dstem.sources.base import FileIdentity, OpenOptions, Source, Source
 
 __all__ = ["FileIdentity", "OpenOptions", "Source", "SourceInfo", "inspect", "open_source", "sniff"]
 
-_FORMATS: tuple[ModuleType, ...] = (arina, npy)
+
+class _Format(Protocol):
+    """What a format's module offers."""
+
+    def sniff(self, path: Path) -> bool: ...
+    def inspect(self, path: Path, options: OpenOptions) -> SourceInfo: ...
+    def open_source(self, path: Path, options: OpenOptions) -> Source: ...
+
+
+_FORMATS: tuple[_Format, ...] = (arina, npy)
 _DEFAULTS = OpenOptions()
 
 
@@ -50,8 +59,7 @@ def inspect(path: str | Path, options: OpenOptions = _DEFAULTS) -> SourceInfo:
         The file is of no known format, or its headers cannot be read.
     """
     path = Path(path)
-    result: SourceInfo = _format_of(path).inspect(path, options)
-    return result
+    return _format_of(path).inspect(path, options)
 
 
 def open_source(path: str | Path, options: OpenOptions = _DEFAULTS) -> Source:
@@ -63,11 +71,10 @@ def open_source(path: str | Path, options: OpenOptions = _DEFAULTS) -> Source:
         It cannot be opened as it stands; the text says why and what to do.
     """
     path = Path(path)
-    result: Source = _format_of(path).open_source(path, options)
-    return result
+    return _format_of(path).open_source(path, options)
 
 
-def _format_of(path: Path) -> ModuleType:
+def _format_of(path: Path) -> _Format:
     for module in _FORMATS:
         if module.sniff(path):
             return module

@@ -34,7 +34,6 @@ from napari_4dstem.sources.hdf5 import (
     has_signature,
     is_dataset,
     member,
-    open_file,
     reading,
 )
 from napari_4dstem.sources.scan_shape import ScanPlan, ShapeClues, plan_scan
@@ -57,13 +56,11 @@ def sniff(path: Path) -> bool:
             return False
         if not has_signature(path):
             return named and path.stat().st_size == 0
-        with open_file(path) as file:
+        with reading(path) as file:
             return _looks_like_dectris(file, named)
     except (OSError, FourDStemError):
         # Cut short, damaged or being written: by its name it is ours, and opening says what is
         # wrong with it.
-        return named
-    except (RuntimeError, ValueError, KeyError, TypeError):
         return named
 
 

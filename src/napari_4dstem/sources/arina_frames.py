@@ -19,7 +19,7 @@ from napari_4dstem.sources.frame_dataset import FrameDataset, FrameLayout
 from napari_4dstem.sources.hdf5 import hdf5_errors, integer
 
 # Above this number of files only the first and the last are opened to count frames, if the result
-# agrees with what the master says; the others are checked when they are read.
+# agrees with what the master or the last file says; the others are checked when they are read.
 _OPEN_ALL_BELOW = 64
 # No recording is that long; a number above it comes from a damaged header.
 _MOST_FRAMES = 1 << 27
@@ -188,12 +188,13 @@ def _look_at(
         except FourDStemError as error:
             bad[i] = BadFile(stretches[i].path, _why(error), missing=False)
 
-    if len(present) > _OPEN_ALL_BELOW and expected is not None and not bad:
+    if len(present) > _OPEN_ALL_BELOW and not bad:
         for i in (present[0], present[-1]):
             look(i)
         if len(looks) == 2:
             first, last = looks[present[0]], looks[present[-1]]
-            if (len(present) - 1) * first.count + last.count == expected:
+            before = (len(present) - 1) * first.count
+            if expected == before + last.count or (first.low, last.low) == (1, before + 1):
                 middle = replace(first, low=None)
                 return dict.fromkeys(present, middle) | {present[-1]: replace(last, low=None)}
     for i in present:

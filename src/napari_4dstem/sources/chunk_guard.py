@@ -93,14 +93,15 @@ class ChunkGuard:
         with hdf5_errors(self.path):
             return bool(self._dataset.id.get_num_chunks() == math.prod(self.grid))
 
-    def numbers(self, lead: tuple[int, ...]) -> NDArray[np.intp]:
+    def numbers(self, lead: tuple[int, ...]) -> range:
         """Return the flat numbers of all chunks at element indices `lead` on the first axes."""
+        first = 0
+        for index, chunk, count in zip(lead, self.chunks, self.grid, strict=False):
+            first = first * count + index // chunk
         rest = math.prod(self.grid[len(lead) :])
-        place = tuple(i // c for i, c in zip(lead, self.chunks, strict=False))
-        first = int(np.ravel_multi_index(place, self.grid[: len(lead)])) if lead else 0
-        return np.arange(first * rest, (first + 1) * rest, dtype=np.intp)
+        return range(first * rest, (first + 1) * rest)
 
-    def check(self, numbers: NDArray[np.intp]) -> None:
+    def check(self, numbers: range) -> None:
         """Check the bytes of some chunks; loads the decompression filters if they need them.
 
         Raises
@@ -109,7 +110,7 @@ class ChunkGuard:
             A chunk is not there or must not be decoded.
         """
         self.pipeline.load(self.path)
-        for n in numbers.tolist():
+        for n in numbers:
             if n not in self._sound:
                 self._check_one(n)
                 # Chunks of one frame are read once or seldom; only others are worth remembering.

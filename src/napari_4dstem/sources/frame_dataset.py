@@ -141,14 +141,15 @@ class FrameDataset:
                 return np.full(self.count, self._dataset.id.get_storage_size() > 0)
         if self._guard.complete():
             return np.ones(self.count, bool)
-        size, guard = self._guard.index.size, self._guard
-        frames = range(self.count)
-        return np.array([(size[guard.numbers(self._lead(f))] > 0).all() for f in frames], bool)
+        stored = self._guard.index.size > 0
+        of_frames = [self._guard.numbers(self._lead(f)) for f in range(self.count)]
+        return np.array([stored[n.start : n.stop].all() for n in of_frames], bool)
 
     def _lead(self, frame: int) -> tuple[int, ...]:
         if self.channel is not None:
             return (frame, self.channel)
-        return tuple(int(i) for i in np.unravel_index(frame, self.layout.lead))
+        lead = self.layout.lead
+        return (frame,) if len(lead) == 1 else divmod(frame, lead[1])
 
     def read(self, first: int, out: NDArray[Any]) -> None:
         """Read frames ``first:first + len(out)`` into `out` (n, H, W) of ``layout.dtype``.
