@@ -6,6 +6,7 @@ damaged files.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,8 @@ _SETS = {
     "large_chunks": Writer(per_file=10, chunk=4, block=64),
 }
 _PER_FILE = {"virtual": 6, "simulated": 50}
-# A real layout, where the files are at hand.
-_SIMULATED = ROOT.parent / "shared" / "data" / "sim_variants"
+# A larger set, where the files are at hand (the cases of a seed are others without it).
+_SIMULATED = Path(os.environ.get("N4_SHARED_DATA", ROOT.parent / "shared" / "data"), "sim_variants")
 
 
 def make_seed_files(folder: Path) -> None:

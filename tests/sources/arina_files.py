@@ -123,6 +123,7 @@ class Writer:
             settings = compression("bitshuffle", mask.dtype)
             specific.create_dataset("pixel_mask", data=mask, chunks=mask.shape, **settings)
         detector["bit_depth_image"] = np.uint16(frames.dtype.itemsize * 8)
+        detector["sensor_material"] = "Si"  # a string of variable length, as h5py writes it
         detector["description"] = np.bytes_(b"Dectris ARINA")
         detector["saturation_value"] = np.int64(4000)
         for axis, size in (("x", 1e-4), ("y", 2e-4)):

@@ -226,8 +226,9 @@ def test_a_header_that_links_elsewhere_is_not_followed(tmp_path: Path) -> None:
         del file[f"{DETECTOR}/description"]
         file[f"{DETECTOR}/description"] = h5py.ExternalLink("other.h5", "/name")
         file[f"{DETECTOR}/detector_number"] = h5py.SoftLink("/entry/definition")
-        file[f"{DETECTOR}/sensor_material"] = h5py.SoftLink(f"/{DETECTOR}/sensor_material")
+        file[f"{SPECIFIC}/compression"] = h5py.SoftLink(f"/{SPECIFIC}/compression")  # to itself
     metadata = inspect(tmp_path / "scan_master.h5").metadata
     assert "camera" not in metadata
     assert metadata["detector number"] == "NXmx"
-    assert "sensor" not in metadata
+    assert "compression" not in metadata
+    assert metadata["sensor"] == "Si"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from napari_4dstem.errors import SourceError, UsageError
 from napari_4dstem.sources import OpenOptions, inspect, open_source, sniff
 from napari_4dstem.sources.arina_links import beside
-from tests.sources.arina_files import Writer, counts, write_sidecar, write_virtual
+from tests.sources.arina_files import Writer, compression, counts, write_sidecar, write_virtual
 
 SCAN = (3, 5)
 OPTIONS = OpenOptions(scan_shape=SCAN)
@@ -267,6 +267,18 @@ def test_frame_offset_and_flyback(tmp_path: Path, offset: int, flyback: int) -> 
                     assert np.array_equal(source.pattern(row, column), frames[frame])
     finally:
         source.close()
+
+
+@pytest.mark.parametrize("chunks", [(1, 7, 26), (2, 8, 5), (15, 3, 4), (4, 22, 26)])
+def test_chunks_that_are_no_frames(
+    tmp_path: Path, frames: NDArray[Any], chunks: tuple[int, int, int]
+) -> None:
+    path = Writer().write(tmp_path, frames)
+    with h5py.File(path, "a") as file:
+        del file["entry/data/data"]
+        settings = compression("bitshuffle", frames.dtype, 16)
+        file.create_dataset("entry/data/data", data=frames, chunks=chunks, **settings)
+    assert np.array_equal(read_all(path), frames.reshape(*SCAN, 22, 26))
 
 
 def test_a_user_block_in_front_of_the_file(tmp_path: Path, frames: NDArray[Any]) -> None:

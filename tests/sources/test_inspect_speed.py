@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from napari_4dstem.errors import SourceError
+from napari_4dstem.errors import DamagedDataError
 from napari_4dstem.sources import inspect, open_source
 from napari_4dstem.sources.base import OpenOptions
 from tests.sources.arina_files import Writer, counts
@@ -56,7 +56,7 @@ def test_many_data_files_are_not_all_opened(tmp_path: Path, agrees: str) -> None
     try:
         assert np.array_equal(source.read(298, range(3)), frames)
         # The file that nobody looked into is found out when it is read.
-        with pytest.raises(SourceError, match=r"scan_data_000150\.h5"):
+        with pytest.raises(DamagedDataError, match=r"scan_data_000150\.h5"):
             source.read(149, range(3))
     finally:
         source.close()

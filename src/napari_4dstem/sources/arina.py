@@ -16,8 +16,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.errors import DamagedDataError, FourDStemError, NotReadyError
-from napari_4dstem.sources.arina_frames import BadFile, FrameInventory, take_inventory
+from napari_4dstem.errors import DamagedDataError, FourDStemError, NotReadyError, SourceError
+from napari_4dstem.sources.arina_frames import BadFile, FrameInventory, Segment, take_inventory
 from napari_4dstem.sources.arina_header import (
     SPECIFIC,
     ArinaHeader,
@@ -248,26 +248,35 @@ class ArinaSource(FrameSource):
             self._open.move_to_end(number)
             return self._open[number]
         segment = self._segments[number]
-        stretch = segment.stretch
-        self._identity_of[stretch.path].check()
-        data = FrameDataset(stretch.path, stretch.name, stretch.channel)
+        self._identity_of[segment.stretch.path].check()
+        data = self._open_like_the_others(segment)
+        self._open[number] = data
+        while len(self._open) > _OPEN_FILES:
+            self._open.popitem(last=False)[1].close()
+        return data
+
+    def _open_like_the_others(self, segment: Segment) -> FrameDataset:
+        """Open a data file; not all of them were looked into when the acquisition was opened."""
+        stretch, expected = segment.stretch, self._layout
+        try:
+            data = FrameDataset(stretch.path, stretch.name, stretch.channel)
+        except SourceError as error:
+            raise DamagedDataError(
+                f"A data file cannot be read: {error.what}",
+                where=stretch.path,
+                found=error.found,
+                action=error.action or "Copy this file again",
+            ) from error
         layout, count = data.layout, stretch.first + segment.count
-        same = (layout.detector_shape, layout.stored) == (
-            self._layout.detector_shape,
-            self._layout.stored,
-        )
-        if not same or data.count < count:
+        if data.count < count or not layout.alike(expected):
             data.close()
             raise DamagedDataError(
                 "A data file is not like the others",
                 where=stretch.path,
-                expected=f"{count} frames of {self._layout.detector_shape} {self._layout.stored}",
-                found=f"{data.count} frames of {layout.detector_shape} {layout.stored}",
-                action="Open the acquisition as a partial scan, or copy this file again",
+                expected=f"{count} frames of {expected.words}",
+                found=f"{data.count} frames of {layout.words}",
+                action="Copy this file again",
             )
-        self._open[number] = data
-        while len(self._open) > _OPEN_FILES:
-            self._open.popitem(last=False)[1].close()
         return data
 
     def check_unchanged(self) -> None:

@@ -123,9 +123,9 @@ def take_inventory(
     layout = looks[min(looks)].layout if looks else fallback
     if layout is None:
         raise _nothing(stretches, bad, master)
-    for i in [i for i, look in looks.items() if not _alike(look.layout, layout)]:
+    for i in [i for i, look in looks.items() if not look.layout.alike(layout)]:
         found = looks.pop(i).layout
-        why = f"it holds frames of {_words(found)} instead of {_words(layout)}"
+        why = f"it holds frames of {found.words} instead of {layout.words}"
         bad[i] = BadFile(stretches[i].path, why, missing=False)
     segments, problems = _place(stretches, looks, expected)
     problems += _unnamed(stretches)
@@ -138,15 +138,6 @@ def take_inventory(
         stored_bytes=sum(sizes[p] for p in used),
         problems=problems,
     )
-
-
-def _alike(one: FrameLayout, other: FrameLayout) -> bool:
-    return (one.detector_shape, one.stored) == (other.detector_shape, other.stored)
-
-
-def _words(layout: FrameLayout) -> str:
-    height, width = layout.detector_shape
-    return f"{height} x {width} {layout.stored}"
 
 
 def _sizes(stretches: tuple[Stretch, ...]) -> dict[Path, int]:

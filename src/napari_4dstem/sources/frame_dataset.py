@@ -45,6 +45,15 @@ class FrameLayout:
         """Dtype in which counts are given out."""
         return native_dtype(self.stored, "")
 
+    @property
+    def words(self) -> str:
+        """Size and type of a frame, for messages."""
+        return f"{self.detector_shape[0]} x {self.detector_shape[1]} {self.stored}"
+
+    def alike(self, other: FrameLayout) -> bool:
+        """Tell whether frames of both can stand in one acquisition."""
+        return (self.detector_shape, self.stored) == (other.detector_shape, other.stored)
+
     @classmethod
     def of(cls, dataset: h5py.Dataset, where: str | Path) -> FrameLayout:
         """Return the layout of a dataset that can be read frame by frame.
@@ -179,6 +188,8 @@ class FrameDataset:
                 self._guard.check(self._guard.numbers(self._lead(frame)))
             except ChunkError as error:
                 raise self._damaged(frame, str(error)) from error
+            except SourceError as error:  # the index of the chunks
+                raise self._damaged(frame, error.found or error.what) from error
 
     def _transfer(self, selection: Any, target: NDArray[Any], frame: int) -> None:
         try:
