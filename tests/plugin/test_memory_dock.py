@@ -188,6 +188,22 @@ def test_readable_at_every_width(qtbot: QtBot, scans: list[Scan], width: int) ->
         assert entry.mapTo(panel, entry.rect().topRight()).x() < width
 
 
+def test_a_low_dock_still_shows_scans_and_buttons(qtbot: QtBot, panel: MemoryPanel) -> None:
+    device = panel.devices["cpu"]
+    assert device.legend.isVisible()
+    panel.resize(620, 230)
+    qtbot.waitUntil(lambda: not device.legend.isVisible())
+    assert not device.footnote.isVisible()
+    assert "free" in device.line.text()
+    for number in range(2):
+        button = panel.table.button(number)
+        assert button is not None
+        assert button.mapTo(panel, button.rect().bottomLeft()).y() < panel.unload_all.y()
+    panel.resize(620, 500)
+    qtbot.waitUntil(device.legend.isVisible)
+    assert device.footnote.isVisible()
+
+
 def test_progress_is_shown_and_read_four_times_a_second(
     qtbot: QtBot, panel: MemoryPanel, scans: list[Scan]
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QSize, Qt, QTimer
-from qtpy.QtGui import QCloseEvent, QColor, QHideEvent, QShowEvent
+from qtpy.QtGui import QCloseEvent, QColor, QHideEvent, QResizeEvent, QShowEvent
 from qtpy.QtWidgets import (
     QFrame,
     QGraphicsOpacityEffect,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 IDLE_MS, BUSY_MS = 1000, 250
 
+_LOW_PX = 340  # a dock lower than this is laid out compactly
 _NO_BREAK = "\u00a0"
 _EMPTY = (
     "No scan is open. Drop a file (for example scan_master.h5) on napari, "
@@ -57,6 +58,7 @@ class DeviceView(QWidget):
         super().__init__(parent)
         self.line, self.footnote = _text_label(), _text_label()
         self.bar, self.legend = StackedBar(), Legend()
+        self._compact = False
         quiet = QGraphicsOpacityEffect(self.footnote)
         quiet.setOpacity(0.75)
         self.footnote.setGraphicsEffect(quiet)
@@ -65,6 +67,12 @@ class DeviceView(QWidget):
         layout.setSpacing(3)
         for widget in (self.line, self.bar, self.legend, self.footnote):
             layout.addWidget(widget)
+
+    def set_compact(self, compact: bool) -> None:
+        """Leave out legend and footnote: the line says the same more coarsely."""
+        self._compact = compact
+        self.legend.setHidden(compact)
+        self.footnote.setHidden(compact or not self.footnote.text())
 
     def show_bar(self, bar: Bar) -> None:
         """Show the figures of one device."""
@@ -81,7 +89,8 @@ class DeviceView(QWidget):
             mapped = _unbroken(format_bytes(bar.mapped))
             notes.append(f"mapped files {mapped} (reclaimable, part of free)")
         _set_text(self.footnote, " · ".join([*notes, bar.note] if bar.note else notes))
-        self.footnote.setVisible(bool(notes or bar.note))
+        self.bar.setToolTip("\n".join([*(f"{s.label} {s.figure}" for s in segments), *notes]))
+        self.set_compact(self._compact)
 
 
 def segments_of(bar: Bar) -> list[Segment]:
@@ -115,7 +124,7 @@ class MemoryPanel(QWidget):
         self.report: MemoryReport | None = None
         self._listed: list[Any] = []
         self._asked: list[Any] = []
-        self._again = self._unreadable = False
+        self._again = self._unreadable = self._compact = False
         self._under_way: dict[int, str] = {}
         self._gui = GuiThread()
         self._meter = Meter(self._show_reading)
@@ -158,7 +167,7 @@ class MemoryPanel(QWidget):
         layout.addWidget(scroll, 1)
         layout.addWidget(self.message)
         layout.addLayout(self._buttons())
-        self.setMinimumWidth(280)
+        self.setMinimumSize(280, 170)
 
     def _buttons(self) -> QHBoxLayout:
         self.unload_all = QPushButton("Unload all")
@@ -181,6 +190,13 @@ class MemoryPanel(QWidget):
     def sizeHint(self) -> QSize:
         """Return a size at which all of a few scans can be read."""
         return QSize(440, 320)
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """In a low dock the scans and their buttons are more useful than the legend."""
+        super().resizeEvent(event)
+        self._compact = self.height() < _LOW_PX
+        for device in self.devices.values():
+            device.set_compact(self._compact)
 
     # -- readings --------------------------------------------------------------------------
 
@@ -240,6 +256,7 @@ class MemoryPanel(QWidget):
         for bar in bars:
             if bar.device not in self.devices:
                 self.devices[bar.device] = DeviceView()
+                self.devices[bar.device].set_compact(self._compact)
                 self._device_box.addWidget(self.devices[bar.device])
             self.devices[bar.device].show_bar(bar)
         for device in self.devices.keys() - {bar.device for bar in bars}:

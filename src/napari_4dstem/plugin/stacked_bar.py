@@ -179,9 +179,10 @@ class StackedBar(QWidget):
         painter.drawPolygon(QPolygonF(triangle))
 
     def event(self, event: QEvent | None) -> bool:
-        """Show the tool tip of the part under the mouse."""
+        """Show the part under the mouse, and the widget's own tool tip below it."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
-            QToolTip.showText(event.globalPos(), self._tip_at(event.pos().x()), self)
+            texts = (self._tip_at(event.pos().x()), self.toolTip())
+            QToolTip.showText(event.globalPos(), "\n\n".join(t for t in texts if t), self)
             return True
         return bool(super().event(event))
 
