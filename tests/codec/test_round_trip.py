@@ -80,11 +80,11 @@ def test_counts_stored_as_floats(scale: float) -> None:
 
 def test_floats_that_have_no_code_make_raw_chunks() -> None:
     data = counts((5, 9, 40, 23), 900, "u4").astype(np.float32)
-    data[1, 1, 1, 1], data[2, 2, 2, 2], data[0, 3, 30, 12] = np.nan, -0.0, -np.inf
+    data[1, 1, 1, 1], data[2, 2, 10, 2], data[0, 3, 30, 12] = np.nan, -0.0, -np.inf
     data[0, 0, 0, 20], data[4, 8, 39, 22] = 1e30, 2.0**24
     decoder = assert_round_trip(Case(data, sample=data[3].copy()))
     assert decoder.scan.values.kind == "f32scaled"
-    assert (decoder.scan.chunk_mode == RAW).sum() == 4
+    assert (decoder.scan.chunk_mode == RAW).sum() == 5
 
 
 def test_floats_that_do_not_compress() -> None:
@@ -191,6 +191,8 @@ def cases(draw: st.DrawFn) -> Case:
         data = np.clip(values + shift, info.min, info.max).astype(dtype)
         strange = np.array([info.max, info.min, info.max - 1, 1], dtype)
     odd = rng.random(sizes) < draw(st.sampled_from([0.0, 0.0005, 0.02]))
+    if draw(st.booleans()):  # only one kind of them, so that nothing else gives it away
+        strange = rng.choice(strange, 1)
     data[odd] = rng.choice(strange, int(odd.sum()))
     recorded = rng.random(sizes[:2]) < draw(st.sampled_from([0.3, 1.0]))
     recorded[rng.integers(sizes[0]), rng.integers(sizes[1])] = True
@@ -200,7 +202,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(data, nodata=nodata, masked=masked, recorded=recorded, sample=sample)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_anything_comes_back(case: Case) -> None:
     assert_round_trip(case, seed=1)

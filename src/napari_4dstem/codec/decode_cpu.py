@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from napari_4dstem.codec import product_kernels as kernels
 from napari_4dstem.codec.decode_kernels import BlockBytes, Coding
-from napari_4dstem.codec.index import moments_fit
+from napari_4dstem.codec.index import moments_fit, refuse_moments
 from napari_4dstem.codec.kernel_types import Geometry, kernel_array
 from napari_4dstem.codec.layout import RAW, EncodedScan
 from napari_4dstem.codec.model import make_schedule
 from napari_4dstem.codec.protocol import Moments, Reduced, Sums
-from napari_4dstem.codec.values import bits_dtype, sums_exactly, value_coding
-from napari_4dstem.errors import UsageError
+from napari_4dstem.codec.values import bits_dtype, float_values, sums_exactly, value_coding
 
 _LOWEST = np.iinfo(np.int64).min
 _U8, _U16, _U32 = (np.dtype(name) for name in ("u1", "u2", "u4"))
@@ -120,11 +119,7 @@ class CpuDecoder:
             If they could exceed 64 bits.
         """
         if not moments_fit(self.scan):
-            raise UsageError(
-                "The values are too large for exact first moments",
-                expected="moments below 2^63",
-                action="Choose a smaller part of the camera, or bin it",
-            )
+            refuse_moments()
         return self._weighted(block, pixels, tiles, with_moments=True)
 
     def _weighted(
@@ -169,9 +164,8 @@ class CpuDecoder:
         """Return the values of a tile of a float scan as float64[pixels, n]."""
         out = np.empty((self.scan.layout.tile_at(tile).n_pixels, data.n), np.uint32)
         kernels.decode_tile(data, self._coding, tile, bad, out)
-        if data.modes[tile] == RAW:
-            return out.view(np.float32).astype(np.float64)
-        return (out * self.scan.values.scale).astype(np.float32).astype(np.float64)
+        raw = data.modes[tile : tile + 1] == RAW
+        return float_values(out, raw, self.scan.values.scale).astype(np.float64)
 
     def _add_float_tile(
         self,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.layout import EncodedScan, ScanLayout
+from napari_4dstem.errors import UsageError
 from napari_4dstem.ledger import Allocator, Kind
 
 _WIDTHS = {
@@ -139,6 +140,15 @@ def moments_fit(scan: EncodedScan) -> bool:
         return False
     brightest = int(np.maximum(scan.index.max_pattern, 0).sum(dtype=np.uint64))
     return brightest * furthest < 1 << 63
+
+
+def refuse_moments() -> NoReturn:
+    """Raise the error of a scan whose moments do not fit (`moments_fit`)."""
+    raise UsageError(
+        "The values are too large for exact first moments",
+        expected="moments below 2^63",
+        action="Choose a smaller part of the camera, or bin it",
+    )
 
 
 def _narrowest(low: int, high: int, signed: bool) -> np.dtype[Any]:

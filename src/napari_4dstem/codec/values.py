@@ -94,9 +94,17 @@ def float_codes(values: NDArray[np.float32], scale: float) -> NDArray[np.uint32]
     with np.errstate(invalid="ignore", over="ignore"):
         codes = np.rint(values.astype(np.float64) / scale)
         in_range = (codes >= 0) & (codes <= _MAX_FLOAT_CODE)
-        codes = np.where(in_range, codes, 0)
+        codes = np.where(in_range, codes, 0) + 0.0  # so that -0.0 becomes 0.0, and no code
         same = (codes * scale).astype(np.float32).view(np.uint32) == values.view(np.uint32)
     return np.where(in_range & same, codes, UNCODABLE).astype(np.uint32)
+
+
+def float_values(bits: NDArray[Any], raw: NDArray[np.bool_], scale: float) -> NDArray[np.float32]:
+    """Return the float32 values of decoded 32-bit numbers: bits where `raw`, else codes."""
+    from_bits = bits.astype(np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):  # what is no code may be anything
+        from_codes = (bits * np.float64(scale)).astype(np.float32)
+    return np.where(raw, from_bits, from_codes)
 
 
 def value_coding(values: ValueMap, dtype: np.dtype[Any]) -> ValueCoding:
