@@ -130,7 +130,7 @@ class PatternDisplay:
         """Take the mean or maximum pattern away, because its axes are about to change."""
         session, layer = self._session(), self._summary
         self._summary = None
-        self._curves.clear()
+        self._curves.pop(id(layer), None)
         if session is None or session.viewer is None:
             return
         if layer is not None and layer in session.viewer.layers:

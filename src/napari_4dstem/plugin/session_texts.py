@@ -113,7 +113,7 @@ def camera_readout(
     Returns
     -------
     str
-        Empty outside the camera. The azimuth is 0 to the right and grows anticlockwise.
+        Two lines; empty outside the camera. The azimuth is 0 to the right and grows anticlockwise.
     """
     row, column = math.floor(position[0] + 0.5), math.floor(position[1] + 0.5)
     height, width = acquisition.detector_shape
@@ -124,9 +124,10 @@ def camera_readout(
         parts.append(f"{value_text(float(pattern[row, column]))} counts")
     if acquisition.mask is not None and acquisition.mask[row, column]:
         parts.append("masked")
+    lines = [DOT.join(parts)]
     if center is not None:
-        parts += _angle(acquisition, (row - center[0], column - center[1]))
-    return DOT.join(parts)
+        lines.append(DOT.join(_angle(acquisition, (row - center[0], column - center[1]))))
+    return "\n".join(lines)
 
 
 def _angle(acquisition: Acquisition, offset: Pair) -> list[str]:
