@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
@@ -268,7 +270,7 @@ def test_release_returns_the_memory_and_the_layer_says_so(viewer, tmp_path):
 
 
 def anonymous_bytes():
-    with open("/proc/self/status") as status:
+    with Path("/proc/self/status").open() as status:
         line = next(line for line in status if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 

@@ -53,11 +53,16 @@ class ExplorerDock(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(6, 4, 6, 4)
         layout.setSpacing(5)
-        for widget in (self.header, self.pattern_bar, self.detector_bar):
-            layout.addWidget(widget)
-        layout.addWidget(self.images, 1)
-        for widget in (self.status, self.form):
-            layout.addWidget(widget)
+        parts: tuple[QWidget, ...] = (
+            self.header,
+            self.pattern_bar,
+            self.detector_bar,
+            self.images,
+            self.status,
+            self.form,
+        )
+        for part in parts:
+            layout.addWidget(part, int(part is self.images))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         events = session.events

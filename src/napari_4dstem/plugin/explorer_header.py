@@ -71,7 +71,7 @@ class ExplorerHeader(QWidget):
             self.accept.setVisible(False)
             return
         self.title.setText(f"{acquisition.name} · {shape_line(acquisition)}")
-        self.title.setToolTip(str(acquisition.path or acquisition.name))
+        self.title.setToolTip(str(acquisition.path))
         facts = calibration_line(acquisition)
         self.facts.setText(facts)
         notes = (facts, *acquisition.calibration.conflicts, *acquisition.problems)

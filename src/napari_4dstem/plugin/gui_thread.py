@@ -23,7 +23,8 @@ class GuiThread(QObject):
         self._lock = threading.Lock()
         self._newest: dict[Hashable, Callable[[], object]] = {}
         self._stopped = False
-        self._posted.connect(self._run, Qt.ConnectionType.QueuedConnection)
+        queued = Qt.ConnectionType.QueuedConnection
+        self._posted.connect(self._run, queued)  # type: ignore[call-arg] # missing in PyQt's stubs
 
     def post(self, call: Callable[[], object]) -> None:
         """Run `call` on the GUI thread soon; any number of calls keep their order."""

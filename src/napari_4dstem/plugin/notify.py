@@ -67,7 +67,7 @@ def guarded(function: Callable[_P, _R]) -> Callable[..., _R | None]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> _R | None:
         try:
-            return function(*args[:room], **kwargs)  # type: ignore[arg-type]
+            return function(*args[:room], **kwargs)
         except Exception as error:  # noqa: BLE001 - the program must outlive any slot
             report(error)
             return None

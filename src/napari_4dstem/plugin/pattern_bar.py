@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from qtpy.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QWidget
@@ -50,7 +51,7 @@ class PatternBar(QWidget):
         self.refresh()
 
     def _group(
-        self, layout: QHBoxLayout, choices: dict[str, tuple[str, str]], slot: object
+        self, layout: QHBoxLayout, choices: dict[str, tuple[str, str]], slot: Callable[..., object]
     ) -> dict[str, QPushButton]:
         group = QButtonGroup(self)
         buttons = {}

@@ -186,8 +186,10 @@ class PatternDisplay:
         if found is None:
             return None
         # what no position recorded (a pixel that is always overloaded) is shown as nothing
-        pattern = np.nan_to_num(np.asarray(found), nan=0.0)
-        return pattern.astype(np.float32 if pattern.dtype.kind == "f" else acquisition.dtype)
+        pattern: NDArray[Any] = np.nan_to_num(np.asarray(found), nan=0.0)
+        dtype: np.dtype[Any] = acquisition.dtype
+        shown: NDArray[Any] = pattern.astype(np.float32 if pattern.dtype.kind == "f" else dtype)
+        return shown
 
     def _show_summary(self, name: str, pattern: NDArray[Any]) -> None:
         session = self._session()

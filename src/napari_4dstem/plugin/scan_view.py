@@ -5,6 +5,7 @@ Plain values without a viewer, so that switching between acquisitions is swappin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ class ScanView:
     images: dict[str, ImageResult] = field(default_factory=dict)
     disk: Disk | None = None
     disk_problem: str = ""
-    presets: list[Preset] = field(default_factory=list)
+    presets: Sequence[Preset] = ()
     untouched: bool = True
 
     def find(self, name: str) -> DetectorView | None:
@@ -72,7 +73,7 @@ class ScanView:
         if self.active == name:
             self.active = self.detectors[-1].name if self.detectors else None
 
-    def use_presets(self, disk: Disk, presets: list[Preset]) -> list[DetectorView]:
+    def use_presets(self, disk: Disk, presets: Sequence[Preset]) -> list[DetectorView]:
         """Take a newly fitted disk over; return the detectors that it made or changed.
 
         A detector that the user has touched stays as it is.
@@ -83,9 +84,9 @@ class ScanView:
         changed = []
         for detector in self.detectors:
             preset = self.preset(detector.name)
-            known = preset is not None and preset.shape is not None
-            if detector.preset and known and preset.shape != detector.shape:  # type: ignore[union-attr]
-                changed.append(replace(detector, shape=preset.shape))  # type: ignore[union-attr]
+            shape = None if preset is None else preset.shape
+            if detector.preset and shape is not None and shape != detector.shape:
+                changed.append(replace(detector, shape=shape))
         for detector in changed:
             self.change(detector)
         return changed
@@ -103,7 +104,7 @@ class ScanView:
         for choices in FIRST_DETECTORS:
             found = (self.preset(name) for name in choices)
             fitting = next((p for p in found if p is not None and p.shape is not None), None)
-            if fitting is not None:
+            if fitting is not None and fitting.shape is not None:
                 made.append(self.add(fitting.shape, fitting.name, preset=True))
         if made:
             self.active = made[0].name

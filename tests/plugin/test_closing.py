@@ -1,0 +1,77 @@
+"""The program ends at once, whatever runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.plugin.scans import noise_scan, save
+
+SCRIPT = """
+import sys, time, napari
+from qtpy.QtCore import QTimer
+import napari_4dstem as n4
+
+viewer = napari.Viewer()
+if sys.argv[2] == "explore":
+    session = n4.plugin.explore(viewer, sys.argv[1])
+else:
+    session = n4.plugin.session_for(viewer)
+    session.open(sys.argv[1])
+acquisition = session.acquisition
+started = []
+
+def look():
+    if acquisition.state == "partial" and not started:
+        started.append(time.monotonic())
+    if started and time.monotonic() - started[0] > 1:
+        timer.stop()
+        assert acquisition.state == "partial", "the encode was too short for this test"
+        print("closing", flush=True)
+        viewer.window._qt_window.close()
+
+timer = QTimer()
+timer.timeout.connect(look)
+timer.start(50)
+napari.run()
+"""
+
+
+@pytest.mark.gui
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["explore", "session"])
+def test_closing_the_window_during_a_long_encode_ends_the_program(tmp_path, how, qapp):
+    data = tmp_path / "data"
+    scratch = tmp_path / "scratch"
+    data.mkdir()
+    scratch.mkdir()
+    path = save(noise_scan((64, 70, 256, 260)), data)
+    environment = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "NAPARI_CONFIG": str(tmp_path / "settings.yaml"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(path), how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    with process:
+        try:
+            while line := process.stdout.readline():
+                if "closing" in line:
+                    break
+            closing = time.monotonic()
+            assert process.wait(20) == 0, process.stderr.read()
+            took = time.monotonic() - closing
+        finally:
+            process.kill()
+    assert took < 2.0
+    assert [p.name for p in data.iterdir()] == ["scan.npy"]
+    assert list(scratch.iterdir()) == []
