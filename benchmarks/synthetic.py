@@ -66,7 +66,7 @@ def simulate(recipe: Recipe, dtype: type[np.unsignedinteger] = np.uint16) -> NDA
         scattered *= 1 + 0.5 * np.abs(np.sin(column * 0.45) * np.sin(row * 0.45))
         mixed = intensity + scattered[:, None, None] * (tail - intensity)
         centred = np.fft.fftshift(mixed, axes=(1, 2)).reshape(len(row), -1).astype(np.float32)
-        _fill_poisson(centred, recipe.counts, recipe.seed + first, out[first : first + len(row)])
+        _fill_poisson(centred, recipe.counts, rng, out[first : first + len(row)])
     _spoil_pixels(out, recipe, rng)
     return out.reshape(rows, columns, h, w)
 
@@ -128,15 +128,14 @@ def _spoil_pixels(out: NDArray, recipe: Recipe, rng: np.random.Generator) -> Non
 
 
 @njit(nogil=True, cache=True)
-def _fill_poisson(mean: NDArray, scale: float, seed: int, out: NDArray) -> None:
-    np.random.seed(seed)
+def _fill_poisson(mean: NDArray, scale: float, rng: np.random.Generator, out: NDArray) -> None:
     for i in range(mean.shape[0]):
         for p in range(mean.shape[1]):
             rate = mean[i, p] * scale
             if rate >= 12.0:
-                out[i, p] = np.random.poisson(rate)
+                out[i, p] = rng.poisson(rate)
                 continue
-            u = np.random.random()  # inversion: quick for small numbers
+            u = rng.random()  # inversion: quick for small numbers
             term = math.exp(-rate)
             below = term
             count = 0
