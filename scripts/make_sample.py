@@ -1,0 +1,40 @@
+"""Make the sample acquisition of the package from our own simulated SrTiO3 scan.
+
+The scan was simulated, so its true calibration is known. The nominal camera length in its sidecar
+is 38 % off, as such values often are; the sample carries the true steps instead.
+
+    python scripts/make_sample.py ../shared/data/sim_sto/sim_sto_master.h5
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import napari_4dstem as n4
+from napari_4dstem.calibration import Calibration, Quantity
+
+TARGET = Path(__file__).parents[1] / "src" / "napari_4dstem" / "data" / "sim_sto.ans4d"
+
+TRUE = Calibration(
+    beam_energy=Quantity(300.0, "keV", "measured"),
+    scan_step=(Quantity(0.02440625, "nm", "measured"),) * 2,
+    camera_step=(Quantity(1.2604, "mrad", "measured"),) * 2,
+    convergence_angle=Quantity(22.0, "mrad", "measured"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("source", type=Path, help="sim_sto_master.h5")
+    parser.add_argument("-o", "--output", type=Path, default=TARGET)
+    options = parser.parse_args()
+    with n4.load(options.source) as acquisition:
+        acquisition.calibration = TRUE
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        acquisition.save(options.output)
+    print(f"Wrote {options.output}, {options.output.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
