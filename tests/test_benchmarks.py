@@ -42,3 +42,37 @@ runpy.run_path({str(REPOSITORY / "benchmarks" / "gpu_check.py")!r}, run_name="__
     assert report["exact"]
     assert report["returned"]
     assert len(report["wrong"]) == 8
+
+
+def test_the_gpu_check_notices_wrong_counts() -> None:
+    from benchmarks.gpu_check import encode, wrong_readings
+    from napari_4dstem.codec.decode_cpu import CpuDecoder
+
+    data = simulate(Recipe((5, 7), (48, 40), 3_000))
+    decoder = CpuDecoder(encode(data))
+    assert wrong_readings(decoder, data, None) == []
+    data[2, 3, 20, 18] += 1
+    assert wrong_readings(decoder, data, None) == [
+        "columns", "pattern", "rows", "sum", "sum pattern",
+    ]  # fmt: skip
+
+
+def test_the_entropy_of_known_distributions() -> None:
+    from benchmarks.bench import entropy_bytes
+
+    rng = np.random.default_rng(0)
+    data = np.zeros((100, 100, 8, 8), np.uint16)
+    assert entropy_bytes(data + np.uint16(3)) == pytest.approx(0, abs=1e-6)
+    data[..., :4, :] = rng.integers(0, 4, (100, 100, 4, 8))
+    data[..., 4:, :] = 1000 + rng.integers(0, 16, (100, 100, 4, 8))
+    assert entropy_bytes(data) == pytest.approx((2 + 4) / 2 * data.size / 8, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_the_quick_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.bench import main
+
+    assert main(["--quick"]) == 0
+    printed = capsys.readouterr().out
+    assert "of the entropy" in printed
+    assert "of the dense sum" in printed
