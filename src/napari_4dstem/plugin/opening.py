@@ -14,16 +14,22 @@ if TYPE_CHECKING:
 
 
 @notify.guarded
-def explore_layer(acquisition: Acquisition) -> None:
-    """Take the layer of an acquisition into the session of its viewer, and show the panels."""
+def explore_layer(acquisition: Acquisition) -> bool:
+    """Take the layer of an acquisition into the session of its viewer, and show the panels.
+
+    Returns
+    -------
+    bool
+        Whether any viewer has such a layer.
+    """
     for viewer in _viewers():
         for layer in viewer.layers:
             if is_pattern_layer(layer) and layer.data.acquisition is acquisition:
                 session_for(viewer).adopt(layer)
                 if docks.has_window(viewer) and open_docks_wanted():
                     docks.show_panels(viewer)
-                return
-    acquisition.close()  # read, but no viewer took it
+                return True
+    return False
 
 
 @notify.guarded

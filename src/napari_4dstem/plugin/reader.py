@@ -6,6 +6,8 @@ anything that computes.
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 LayerData = tuple[Any, ...]
 Reader = Callable[[str | Sequence[str]], list[LayerData]]
+
+# napari adds the layer some time after reading it, usually at once.
+_LOOK_AFTER_MS = (0, 200, 2000)
 
 # What a reader returns to say: this file is mine, but there is no layer for it (yet).
 NO_LAYER: list[LayerData] = [(None,)]
@@ -107,13 +112,19 @@ def _explore_soon(acquisition: Acquisition) -> None:
         return
     from qtpy.QtCore import QTimer
 
-    QTimer.singleShot(0, lambda: _explore(acquisition))
+    # weak: whoever called the reader without a viewer may drop what it returned
+    explore = functools.partial(_explore, weakref.ref(acquisition), [])
+    for delay in _LOOK_AFTER_MS:
+        QTimer.singleShot(delay, explore)
 
 
-def _explore(acquisition: Acquisition) -> None:
+def _explore(reference: weakref.ref[Acquisition], found: list[bool]) -> None:
+    """Explore the layer of an acquisition, unless an earlier call found it."""
     from napari_4dstem.plugin.opening import explore_layer
 
-    explore_layer(acquisition)
+    acquisition = reference()
+    if acquisition is not None and not any(found):
+        found.append(bool(explore_layer(acquisition)))
 
 
 def _explain_soon(path: Path, error: Exception) -> None:
