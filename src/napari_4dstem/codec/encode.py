@@ -80,7 +80,18 @@ def plan_coding(
         Source value of an overload, or None.
     masked
         Bool[H, W], pixels to leave out of the tile sums (they are coded like all others).
+
+    Raises
+    ------
+    UsageError
+        Without a pattern, or for values that cannot be kept exactly.
     """
+    if sample.ndim != 3 or not sample.size:
+        raise UsageError(
+            "Statistics need at least one pattern",
+            expected="an array [n, rows, columns]",
+            found=f"shape {sample.shape}",
+        )
     shape = (sample.shape[1], sample.shape[2])
     values = choose_value_map(sample, nodata)
     model, bits = build_model(Sample(sample, values))
@@ -97,7 +108,9 @@ def plan_coding(
     )
     if masked is None:
         masked = np.zeros(shape, bool)
-    expected = None if values.is_float else _expected_tile_sums(sample, layout, nodata, masked)
+    expected = (
+        None if values.is_float else _expected_tile_sums(sample, layout, values.nodata, masked)
+    )
     return CodingPlan(layout, model, values, masked, expected)
 
 
@@ -109,9 +122,8 @@ def _expected_tile_sums(
     column_edges = np.arange(0, layout.detector_shape[1], layout.tile)
     largest = np.zeros(layout.n_tiles, np.int64)
     for pattern in sample:
-        value = np.where(masked, 0, pattern).astype(np.int64)
-        if nodata is not None:
-            value[pattern == nodata] = 0
+        gone = masked if nodata is None else masked | (pattern == nodata)
+        value = np.where(gone, 0, pattern).astype(np.int64)
         tiles = np.add.reduceat(np.add.reduceat(value, row_edges, 0), column_edges, 1)
         np.maximum(largest, tiles.ravel(), out=largest)
     return largest + largest // 4
@@ -162,7 +174,7 @@ class ScanEncoder:
         )
 
     def encode_block(self, block: int, patterns: NDArray[Any]) -> None:
-        """Code the patterns [n, H, W] of one block, in lane order.
+        """Code the patterns [n, H, W] of one block, in lane order. One block at a time.
 
         Raises
         ------

@@ -41,6 +41,9 @@ def choose_value_map(sample: NDArray[Any], nodata: int | None) -> ValueMap:
         For any other dtype.
     """
     dtype = sample.dtype
+    if nodata is not None and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        nodata = nodata if info.min <= nodata <= info.max else None  # cannot occur
     if dtype.kind == "u" and dtype.itemsize <= 4:
         return ValueMap("uint", nodata=nodata)
     if dtype.kind == "i" and dtype.itemsize <= 4:
