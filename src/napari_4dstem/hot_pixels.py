@@ -61,20 +61,21 @@ def hot_pixels(pattern: ArrayLike, masked: NDArray[np.bool_] | None = None) -> N
     ndarray of bool, (rows, columns)
     """
     values, known = checked_pattern(pattern, masked)
-    background, second, count = _neighbours(values, known)
+    background, lowest, second, count = _neighbours(values, known)
     above = values - background
     noise = _noise_per_count(values, background, known & (count >= 3))
     allowed = 8 * np.sqrt(noise * np.maximum(background, 0.0) + noise**2)
-    alone = above > 5 * np.maximum(second - background, 0.0)
+    alone = values - lowest > 6 * (second - lowest)
     standing_out = (above > allowed) & (above > 0.25 * np.abs(background)) & alone
     return np.asarray(known & (count >= 3) & standing_out)
 
 
-def _neighbours(values: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return (mean without the highest two, second highest, number) of the known neighbours."""
+def _neighbours(values: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return (mean without the highest two, lowest, second highest, number) of known neighbours."""
     height, width = values.shape
     padded = np.pad(np.where(known, values, -np.inf), 1, constant_values=-np.inf)
     first = np.full(values.shape, -np.inf)
+    lowest = -first
     second, total, count = first.copy(), np.zeros(values.shape), np.zeros(values.shape)
     for row in range(3):
         for col in range(3):
@@ -84,13 +85,16 @@ def _neighbours(values: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Float
             there = np.isfinite(neighbour)
             count += there
             total += np.where(there, neighbour, 0.0)
+            lowest = np.minimum(lowest, np.where(there, neighbour, np.inf))
             second = np.maximum(second, np.minimum(first, neighbour))
             first = np.maximum(first, neighbour)
     rest = count - 2
     usable = rest >= 1
     top = np.where(usable, first, 0.0) + np.where(usable, second, 0.0)
     background = np.where(usable, (total - top) / np.where(usable, rest, 1.0), 0.0)
-    return background, np.where(usable, second, np.inf), count
+    # Without three known neighbours nothing is compared: any finite values will do.
+    lowest, second = np.where(usable, lowest, 0.0), np.where(usable, second, 0.0)
+    return background, lowest, second, count
 
 
 def _noise_per_count(values: Floats, background: Floats, usable: NDArray[np.bool_]) -> float:
