@@ -56,18 +56,17 @@ class Target(NamedTuple):
 @njit(nogil=True, cache=True)
 def _gather(bits: Any, rect: TileRect, coding: ValueCoding, codes: NDArray[np.int32]) -> None:
     """Transpose one tile into `codes`."""
-    for position in range(bits.shape[0]):
-        p, lane = position // 32, position % 32
-        local = 0
+    for p in range((bits.shape[0] + 31) // 32):
         for r in range(rect.height):
-            row = rect.first + r * rect.stride
-            for c in range(row, row + rect.width):
-                raw = np.int64(bits[position, c])
-                code = (raw ^ coding.sign) - coding.sign - coding.offset
-                if raw == coding.nodata or code < 0 or code >= MAX_CODE:
-                    code = np.int64(-1)
-                codes[p, local, lane] = np.int32(code)
-                local += 1
+            first = rect.first + r * rect.stride
+            part = bits[p * 32 : p * 32 + 32, first : first + rect.width]
+            target = codes[p, r * rect.width : (r + 1) * rect.width]
+            for lane in range(part.shape[0]):
+                for c in range(part.shape[1]):
+                    raw = np.int64(part[lane, c])
+                    code = (raw ^ coding.sign) - coding.sign - coding.offset
+                    coded = (raw != coding.nodata) & (code >= 0) & (code < MAX_CODE)
+                    target[c, lane] = np.int32(code) if coded else np.int32(-1)
 
 
 @njit(nogil=True, cache=True)
