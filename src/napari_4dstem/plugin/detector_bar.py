@@ -116,6 +116,7 @@ class DetectorBar(QWidget):
     def _rebuild(self, detectors: list[DetectorView]) -> None:
         for chip in self.chips.values():
             self._chip_row.removeWidget(chip)
+            chip.setParent(None)
             chip.deleteLater()
         self.chips = {}
         for index, detector in enumerate(detectors):

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qtpy.QtWidgets import QDoubleSpinBox, QGridLayout, QLabel, QWidget
+from superqt import QElidingLabel
 
 from napari_4dstem.plugin.detector_views import (
     DetectorView,
     center_of,
+    coverage_texts,
     mean_step,
     radii,
     round_shape,
@@ -39,7 +41,7 @@ class DetectorForm(QWidget):
         self.row, self.column = _number(), _number()
         self.inner, self.outer = _number(0.0), _number(0.0)
         self.inner_angle, self.outer_angle = _number(0.0), _number(0.0)
-        self.note = QLabel()
+        self.notes = (QElidingLabel(), QElidingLabel())
         self._lay_out()
         for box in (self.row, self.column, self.inner, self.outer):
             box.setSuffix(" px")
@@ -60,7 +62,7 @@ class DetectorForm(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self.name, 0, 0)
         columns = (
-            ("centre row", self.row, "centre col", self.column),
+            ("row", self.row, "col", self.column),
             ("inner", self.inner, "", self.inner_angle),
             ("outer", self.outer, "", self.outer_angle),
         )
@@ -68,7 +70,8 @@ class DetectorForm(QWidget):
             for line, (text, box) in enumerate(((above, first), (below, second))):
                 layout.addWidget(QLabel(text), line, 1 + 2 * column)
                 layout.addWidget(box, line, 2 + 2 * column)
-        layout.addWidget(self.note, 0, 7)
+        for line, note in enumerate(self.notes):
+            layout.addWidget(note, line, 7)
         layout.setColumnStretch(7, 1)
         self.row.setToolTip("Row of the centre in camera pixels; pixel 0 is centred at 0")
         self.column.setToolTip("Column of the centre in camera pixels; pixel 0 is centred at 0")
@@ -115,8 +118,12 @@ class DetectorForm(QWidget):
             _set(box, value * step)
         session = self._session()
         view = None if session is None else session.view
-        reason = None if view is None else detector.shape.empty_reason(view.detector_shape)
-        self.note.setText(reason or "")
+        acquisition = None if session is None else session.acquisition
+        if view is not None and acquisition is not None:
+            texts = coverage_texts(detector.shape, view.detector_shape, acquisition.mask)
+            for note, text in zip(self.notes, texts, strict=True):
+                note.setText(text)
+                note.setToolTip(f"On the camera: {texts[0]}; {texts[1]}")
 
     # -- what is typed ---------------------------------------------------------------------
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from napari_4dstem.detectors import Annulus, Circle, Pair, Shape
 
@@ -86,6 +90,32 @@ def range_text(shape: Shape, unit: str, step: float) -> str:
     if unit != "px":
         texts.append(f"{both[0] * step:.3g} – {both[1] * step:.3g} {unit}")
     return " · ".join(texts)
+
+
+def coverage_texts(
+    shape: Shape, detector_shape: tuple[int, int], masked: NDArray[np.bool_] | None
+) -> tuple[str, str]:
+    """Return how much of a detector counts: ``("90% inside", "4 px masked")``.
+
+    Parameters
+    ----------
+    shape
+        The detector.
+    detector_shape
+        (rows, columns) of the camera.
+    masked
+        bool, camera shape: pixels that never count; None: all do.
+    """
+    reason = shape.empty_reason(detector_shape)
+    if reason is not None:
+        return reason, ""
+    inside, both = shape.mask(detector_shape), radii(shape)
+    lost = 0 if masked is None else int((inside & masked).sum())
+    whole = math.pi * (both[1] ** 2 - both[0] ** 2) if both is not None else 0.0
+    # pixels are counted whole, so a small or a thin detector may seem to have another area
+    share = 1.0 if whole < 200 else min(1.0, inside.sum() / whole)
+    extent = f"{int(inside.sum())} px" if share > 0.98 else f"{share:.0%} inside"
+    return extent, f"{lost} px masked" if lost else "none masked"
 
 
 def mean_step(step: tuple[float, float]) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 from superqt import QElidingLabel
 
 from napari_4dstem.plugin.notify import guarded
 from napari_4dstem.plugin.number_text import grouped
-from napari_4dstem.plugin.session_texts import calibration_line, shape_line
+from napari_4dstem.plugin.session_texts import calibration_line, origins_text, shape_line
 
 if TYPE_CHECKING:
     from napari_4dstem.acquisition import Acquisition
@@ -50,12 +50,19 @@ class ExplorerHeader(QWidget):
         facts_row = QHBoxLayout()
         facts_row.addWidget(self.facts, 1)
         facts_row.addWidget(self.accept)
-        layout.addWidget(self.title)
+        self.choice = QComboBox()
+        self.choice.setToolTip("The scan that is shown")
+        title_row = QHBoxLayout()
+        title_row.addWidget(self.choice)
+        title_row.addWidget(self.title, 1)
+        layout.addLayout(title_row)
         layout.addLayout(facts_row)
         layout.addWidget(self.progress_row)
         self.accept.clicked.connect(self._accept_camera_step)
         self.button.clicked.connect(self._pressed)
-        for signal in (session.events.acquisition, session.events.state, session.events.progress):
+        self.choice.currentIndexChanged.connect(self._chosen)
+        events = session.events
+        for signal in (events.acquisition, events.acquisitions, events.state, events.progress):
             signal.connect(self.update_texts)
         self.update_texts()
 
@@ -65,19 +72,37 @@ class ExplorerHeader(QWidget):
         session = self._session()
         acquisition = None if session is None else session.acquisition
         self.progress_row.setVisible(False)
-        if acquisition is None:
+        if session is None or acquisition is None:
             self.title.setText("No acquisition is open")
             self.facts.setText("Drop a scan_master.h5 or .ans4d file on the window")
             self.accept.setVisible(False)
+            self.choice.setVisible(False)
             return
-        self.title.setText(f"{acquisition.name} · {shape_line(acquisition)}")
+        name = "" if len(session.acquisitions) > 1 else f"{acquisition.name} · "
+        self.title.setText(name + shape_line(acquisition))
         self.title.setToolTip(str(acquisition.path))
-        facts = calibration_line(acquisition)
-        self.facts.setText(facts)
-        notes = (facts, *acquisition.calibration.conflicts, *acquisition.problems)
-        self.facts.setToolTip("\n".join(notes))
+        self._show_choice(session)
+        self.facts.setText(calibration_line(acquisition))
+        self.facts.setToolTip(origins_text(acquisition))
         self._show_suggestion(acquisition.calibration)
         self._show_progress(acquisition)
+
+    def _show_choice(self, session: Session) -> None:
+        """Offer the other acquisitions, if there are any."""
+        self.choice.setVisible(len(session.acquisitions) > 1)
+        self.choice.blockSignals(True)  # filling the list is no choice of the user
+        self.choice.clear()
+        for one in session.acquisitions:
+            self.choice.addItem(one.name)
+        if session.acquisition is not None:
+            self.choice.setCurrentIndex(session.acquisitions.index(session.acquisition))
+        self.choice.blockSignals(False)
+
+    @guarded
+    def _chosen(self, index: int) -> None:
+        session = self._session()
+        if session is not None and 0 <= index < len(session.acquisitions):
+            session.activate(session.acquisitions[index])
 
     def _show_suggestion(self, calibration: Calibration) -> None:
         suggested = calibration.suggested_camera_step
@@ -91,13 +116,16 @@ class ExplorerHeader(QWidget):
 
     def _show_progress(self, acquisition: Acquisition) -> None:
         progress, state = acquisition.progress, acquisition.state
-        if state == "encoded":
+        if state == "encoded" and acquisition.ready:
             return
         self.progress_row.setVisible(True)
         self.bar.setVisible(progress.running)
+        self.button.setVisible(state != "encoded")
         total = progress.total or acquisition.scan_shape[0] * acquisition.scan_shape[1]
         count = f"{grouped(progress.done)} of {grouped(total)} positions"
-        if state == "released":
+        if state == "encoded":
+            self.stage.setText("Preparing the decoder (once for this version)...")
+        elif state == "released":
             self.stage.setText(f"Unloaded · reloading needs {acquisition.reload_cost}")
             self._offer("Reload", "Read the scan again", enabled=acquisition.can_reload)
         elif progress.running:

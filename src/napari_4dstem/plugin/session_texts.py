@@ -20,15 +20,19 @@ DOT = " · "
 
 
 def shape_line(acquisition: Acquisition) -> str:
-    """Return shapes and beam: ``"scan 32 x 32 · camera 96 x 96 · uint16 · 300 kV"``."""
+    """Return shapes and beam: ``"32 x 32 scan · 96 x 96 camera · uint16 · 300 kV"``."""
     rows, columns, height, width = acquisition.shape
-    parts = [f"scan {rows} x {columns}", f"camera {height} x {width}", str(acquisition.dtype)]
+    parts = [f"{rows} x {columns} scan", f"{height} x {width} camera", str(acquisition.dtype)]
     energy = acquisition.calibration.beam_energy
-    return DOT.join([*parts, "kV unknown" if energy is None else f"{energy.value:.4g} kV"])
+    angle = acquisition.calibration.convergence_angle
+    parts.append("kV unknown" if energy is None else f"{energy.value:.4g} kV")
+    if angle is not None:
+        parts.append(f"semi-angle {angle.text}")
+    return DOT.join(parts)
 
 
 def calibration_line(acquisition: Acquisition) -> str:
-    """Return steps and semi-angle with where each value comes from."""
+    """Return the steps with where each value comes from."""
     calibration = acquisition.calibration
     parts = []
     for name, step, per in (
@@ -41,10 +45,21 @@ def calibration_line(acquisition: Acquisition) -> str:
             parts.append(f"{name} {step[0].text}/{per} ({_origin(step[0])})")
         else:
             parts.append(f"{name} {step[0].text}, {step[1].text}/{per} ({_origin(step[0])})")
-    if calibration.convergence_angle is not None:
-        angle = calibration.convergence_angle
-        parts.append(f"semi-angle {angle.text} ({_origin(angle)})")
     return DOT.join(parts)
+
+
+def origins_text(acquisition: Acquisition) -> str:
+    """Return every known value with its origin, one a line, and what is odd about the file."""
+    calibration = acquisition.calibration
+    lines = [calibration_line(acquisition)]
+    for name, value in (
+        ("beam energy", calibration.beam_energy),
+        ("semi-angle", calibration.convergence_angle),
+    ):
+        lines.append(
+            f"{name} unknown" if value is None else f"{name} {value.text} ({value.origin})"
+        )
+    return "\n".join((*lines, *calibration.conflicts, *acquisition.problems))
 
 
 def _origin(quantity: Quantity) -> str:
