@@ -76,16 +76,6 @@ def test_lanes_without_a_position_code_the_most_frequent_symbol() -> None:
                     assert (out[steps.local[s] + i, 33:] == expected).all()
 
 
-def test_positions_that_are_not_there_cost_next_to_nothing() -> None:
-    """Where counts are low: a bright pixel has no symbol that is nearly free."""
-    case = Case(counts((1, 64, 24, 19), 300, "u2"))
-    full = case.encode()
-    recorded = np.arange(64)[None] < 33
-    thin = Case(case.data, recorded=recorded, sample=case.sample).encode()
-    payload = [4 * int(s.chunk_off[0, -1]) - 128 * s.layout.n_tiles for s in (thin, full)]
-    assert payload[0] < 0.65 * payload[1]
-
-
 def test_an_empty_chunk_holds_constants_and_code_0() -> None:
     data = np.full((2, 40, 8, 17), -5, np.int16)
     data[..., 3, 3] = 32767
