@@ -42,11 +42,14 @@ class Acquisition(ScanReader):
     mask
         "file": the file's own mask. An array: bool [H, W], True = masked. None: raw values,
         nothing is left out of sums, not even overloads.
+    device
+        What decodes the patterns once they are encoded; see `open`.
 
     Examples
     --------
+    >>> from importlib.resources import files
     >>> import napari_4dstem as n4
-    >>> with n4.load(sample_path) as acq:
+    >>> with n4.load(files("napari_4dstem") / "data" / "sim_sto.ans4d") as acq:
     ...     acq.image(n4.Circle((51, 43), 17.5)).shape
     (32, 32)
     """
@@ -56,12 +59,17 @@ class Acquisition(ScanReader):
         path: str | Path,
         options: OpenOptions | None = None,
         mask: Literal["file"] | NDArray[np.bool_] | None = "file",
+        device: str = "auto",
     ) -> None:
         self.path = Path(path)
-        self._opened: Opened = open_file(self.path, options or OpenOptions())
+        self._opened: Opened = open_file(self.path, options or OpenOptions(), device)
         super().__init__(scan_name(self.path), self._opened.life)
         self._calibration = self._opened.calibration
-        self.mask = self._file_mask() if isinstance(mask, str) else mask
+        try:
+            self.mask = self._file_mask() if isinstance(mask, str) else mask
+        except BaseException:
+            self._life.release()
+            raise
         weakref.finalize(self, self._life.shutdown)
         open_acquisitions.add(self)
 
@@ -107,8 +115,8 @@ class Acquisition(ScanReader):
 
     @property
     def device(self) -> str:
-        """Device that decodes: ``cpu``."""
-        return "cpu"
+        """Device that decodes the encoded patterns: ``cpu``, ``cuda:0``, ``mps`` ..."""
+        return self._opened.device
 
     @property
     def owner(self) -> str:

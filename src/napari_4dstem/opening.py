@@ -50,6 +50,7 @@ def open(  # noqa: A001 - it is called as n4.open
     channel: int | None = None,
     dataset: str | None = None,
     mask: Literal["file"] | NDArray[np.bool_] | None = "file",
+    device: str = "auto",
 ) -> Acquisition:
     """Open an acquisition at once; patterns come straight from the file.
 
@@ -61,11 +62,17 @@ def open(  # noqa: A001 - it is called as n4.open
         How a source is read; see `OpenOptions`.
     mask
         See `Acquisition`.
+    device
+        What decodes the patterns once they are encoded: "cpu"; "cuda", "cuda:1" or "mps" with the
+        torch build for it. "auto" is the CPU, which is faster for now: the decoder for GPUs is
+        exact but plain. The encoded bytes are then in RAM (or in the file) and on the GPU.
 
     Raises
     ------
     NotReadyError, SourceError, ContainerError
         With the reason and what to do.
+    MissingDependencyError, DeviceError
+        The device needs torch, or is not there.
     """
     options = OpenOptions(
         scan_shape=scan_shape,
@@ -75,7 +82,7 @@ def open(  # noqa: A001 - it is called as n4.open
         channel=channel,
         dataset=dataset,
     )
-    return Acquisition(path, options, mask)
+    return Acquisition(path, options, mask, device)
 
 
 def load(path: str | Path, *, progress: Advance | None = None, **options: Any) -> Acquisition:

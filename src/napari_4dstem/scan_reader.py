@@ -68,6 +68,11 @@ class ScanReader:
         return (*self.scan_shape, *self.detector_shape)
 
     @property
+    def device(self) -> str:
+        """Where `read` puts tensors."""
+        return "cpu"
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the counts."""
         return self._layout.dtype
@@ -165,6 +170,8 @@ class ScanReader:
 
         Raises
         ------
+        UsageError
+            If the box reaches beyond the scan or the camera.
         MemoryRefused
             Before anything is allocated, if it would not fit.
         MissingDependencyError
@@ -172,12 +179,12 @@ class ScanReader:
         """
         from napari_4dstem.torch_import import require_torch
 
-        camera = detector or (0, self.detector_shape[0], 0, self.detector_shape[1])
+        shape = self.detector_shape
+        rows, columns = _box("scan", scan, self.scan_shape)
+        camera = _box("camera", detector or (0, shape[0], 0, shape[1]), shape)
         torch_module = require_torch()
-        box = self[
-            scan[0] : scan[1], scan[2] : scan[3], camera[0] : camera[1], camera[2] : camera[3]
-        ]
-        return cast("torch.Tensor", torch_module.from_numpy(np.ascontiguousarray(box)))
+        box = np.ascontiguousarray(self[rows, columns, *camera])
+        return cast("torch.Tensor", torch_module.from_numpy(box).to(self.device))
 
     # ---- products
 
@@ -302,13 +309,20 @@ class ScanReader:
 
         Never slow. Pixels without data and masked ones are NaN.
         """
-        summary = self._life.summary
+        summary = self._known_summary()
         return None if summary is None else summary.mean(self._masked)
 
     def max_pattern(self) -> NDArray[Any] | None:
         """Return the maximum pattern over the positions known so far; None if none yet."""
-        summary = self._life.summary
+        summary = self._known_summary()
         return None if summary is None else summary.reduced("max", self._masked)
+
+    def _known_summary(self) -> PatternSummary | None:
+        summary, scan = self._life.summary, self._life.backing.scan
+        nodata = self._life.nodata if scan is None else scan.values.nodata
+        if summary is None or not self._raw_values or nodata is None:
+            return summary
+        return summary.with_raw_values(nodata)
 
     def find_disk(self) -> Disk:
         """Fit the bright-field disk on the mean pattern (of a coarse scan before encoding)."""
@@ -323,3 +337,15 @@ class ScanReader:
                     coarse = read_coarse(backing.source, nodata, workspace, lambda: False)
                     mean = coarse.summary().mean(self._masked)
         return find_disk(mean, self._masked | ~np.isfinite(mean))
+
+
+def _box(plane: str, box: tuple[int, int, int, int], shape: tuple[int, int]) -> tuple[slice, slice]:
+    """Return (row slice, column slice) of a half-open box that lies inside a plane."""
+    r0, r1, c0, c1 = box
+    if not (0 <= r0 <= r1 <= shape[0] and 0 <= c0 <= c1 <= shape[1]):
+        raise UsageError(
+            f"The box does not lie on the {plane}",
+            expected=f"(first row, end row, first column, end column) within {shape}",
+            found=str(box),
+        )
+    return slice(r0, r1), slice(c0, c1)

@@ -96,8 +96,7 @@ def test_any_bytes_end_as_values_or_damage() -> None:
 def test_bytes_on_the_device_are_booked_until_it_is_closed() -> None:
     ledger = Ledger()
     oracle = TorchOracle(overloaded("u2", 5_000).encode(), owner="scan", ledger=ledger)
-    tensors = oracle._tensors
-    assert tensors is not None
+    (tensors,) = oracle._held
     held = [tensors.u8, tensors.table, tensors.n_steps, *tensors.steps.values()]
     nbytes = sum(t.numel() * t.element_size() for t in held)
     assert ledger.total(owner="scan", kind=Kind.ENCODED, device="cpu") == nbytes
@@ -125,3 +124,23 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     result = run_without(("torch",), code)
     assert "pip install torch" in result.stdout, result.stderr
     assert issubclass(MissingDependencyError, ImportError)
+
+
+def test_no_data_values_can_count_as_numbers_without_another_copy() -> None:
+    case = overloaded("u2", 5_000)
+    ledger = Ledger()
+    oracle = TorchOracle(case.encode(), ledger=ledger)
+    held = ledger.total()
+    raw = oracle.counting_nodata()
+    assert ledger.total() == held
+    pixels = np.ones(case.data.shape[2:], bool)
+    layout = oracle.scan.layout
+    tiles = np.arange(layout.n_tiles)
+    assert oracle.sums(0, pixels, tiles).nodata.any()
+    found = raw.sums(0, pixels, tiles)
+    assert not found.nodata.any()
+    here = case.flat[layout.block_positions(0)].astype(np.int64)
+    assert np.array_equal(found.total, here.sum(axis=(1, 2)))
+    oracle.close()
+    with pytest.raises(ReleasedError):
+        raw.patterns(0)

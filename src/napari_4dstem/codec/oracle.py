@@ -7,8 +7,10 @@ arithmetic nor float64); sums of floats are left to NumPy.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,14 +73,22 @@ class TorchOracle:
         size = ScanTensors.nbytes_of(scan)
         self._claim = ledger.claim(owner, Kind.ENCODED, str(self.device), size)
         try:
-            self._tensors: ScanTensors | None = ScanTensors.of(scan, self.device)
+            # A list, so that those who share the tensors lose them together.
+            self._held = [ScanTensors.of(scan, self.device)]
         except BaseException:
             self._claim.free()
             raise
 
+    def counting_nodata(self) -> Self:
+        """Return a decoder for which no-data values are numbers; it shares the device's memory."""
+        other = copy.copy(self)
+        values = replace(self.scan.values, nodata=None)
+        other._value = value_coding(values, self.scan.layout.dtype)
+        return other
+
     def close(self) -> None:
         """Free the device's memory (idempotent)."""
-        self._tensors = None
+        self._held.clear()
         self._claim.free()
         import torch
 
@@ -206,14 +216,15 @@ class TorchOracle:
         collect: Callable[[int, ChunkGroup, torch.Tensor], None],
     ) -> bool:
         """Decode some passes of a block, hand each to `collect`; return whether all is sound."""
-        if self._tensors is None:
+        tensors = next(iter(self._held), None)
+        if tensors is None:
             raise ReleasedError("The scan was released from the device")
         if self.scan.damaged[block].any():
             return False
         complete = passes == -(-self.scan.layout.block_size(block) // 32)
         sound = True
         for part in self._groups(tiles):
-            group = ChunkGroup(self.scan, self._tensors, self._value, block, part)
+            group = ChunkGroup(self.scan, tensors, self._value, block, part)
             for p in range(passes):
                 collect(p, group, group.next_pass())
             bad = part[group.unsound(complete=complete)]

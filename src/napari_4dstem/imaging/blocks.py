@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.index import Index
+from napari_4dstem.codec.index import Index, refuse_moments
 from napari_4dstem.codec.layout import EncodedScan, ScanLayout
 from napari_4dstem.codec.protocol import BlockDecoder, Moments, Reduced, Sums
 from napari_4dstem.errors import CancelledError, DamagedDataError
@@ -129,11 +129,20 @@ class DenseBlocks:
         How the scan is cut.
     nodata
         Source value that means "no data", or None.
+    lost
+        Bool, scan shape: patterns found damaged, kept up to date; several readers of one source
+        share it.
     """
 
-    def __init__(self, source: Source, layout: ScanLayout, nodata: int | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        layout: ScanLayout,
+        nodata: int | None,
+        lost: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.source, self.layout, self._nodata = source, layout, nodata
-        self._lost = np.zeros(layout.scan_shape, bool)
+        self.lost = np.zeros(layout.scan_shape, bool) if lost is None else lost
 
     def index_for(self, block: int) -> Index | None:
         """Return None: a source has no short cuts."""
@@ -141,25 +150,37 @@ class DenseBlocks:
 
     def missing(self) -> NDArray[np.bool_]:
         """Bool, scan shape: positions never recorded or found damaged."""
-        return ~self.layout.recorded | self._lost
+        return ~self.layout.recorded | self.lost
 
     def patterns(self, block: int, lanes: NDArray[np.int64] | None = None) -> NDArray[Any]:
         """Return the patterns [n, H, W] of the given lanes, or of all; damaged ones are zero."""
+        return self._read(block, lanes)[0]
+
+    def _read(
+        self, block: int, lanes: NDArray[np.int64] | None
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the patterns of some lanes, and which of them are damaged."""
         positions = self.layout.block_positions(block)
         chosen = positions if lanes is None else positions[lanes]
-        patterns, lost = read_positions(self.source, chosen, self.layout)
+        if len(chosen) == 1:
+            patterns, lost = _read_first(self.source, int(chosen[0]), self.layout)
+        else:
+            patterns, lost = read_positions(self.source, chosen, self.layout)
         if lost.any():
-            self._lost.reshape(-1)[chosen[lost]] = True
-        return patterns
+            self.lost.reshape(-1)[chosen[lost]] = True
+        return patterns, lost
 
     def _pieces(
         self, block: int, lanes: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.bool_]]]:
-        """Yield (lanes, patterns, where there is no data), a few MiB at a time."""
+        """Yield (intact lanes, their patterns, where there is no data), a few MiB at a time."""
         step = max(1, _PIECE_BYTES // (8 * self.layout.n_pixels))
         for start in range(0, len(lanes), step):
             piece = lanes[start : start + step]
-            patterns = self.patterns(block, piece)
+            patterns, lost = self._read(block, piece)
+            piece, patterns = piece[~lost], patterns[~lost]
+            if not len(piece):
+                continue
             if patterns.dtype.kind == "f":
                 gone = ~np.isfinite(patterns)
             elif self._nodata is None:
@@ -174,18 +195,35 @@ class DenseBlocks:
         return Sums(moments.total, moments.nodata)
 
     def moments(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Moments:
-        """Return first moments under `pixels`."""
+        """Return first moments under `pixels`.
+
+        Raises
+        ------
+        UsageError
+            If they could exceed 64 bits.
+        """
         n = self.layout.block_size(block)
         row, column = np.nonzero(pixels)
         result = np.zeros((3, n), _number(self.layout))
         nodata = np.zeros(n, np.int64)
         for piece, patterns, gone in self._pieces(block, np.arange(n)):
             inside = np.where(gone[:, pixels], 0, patterns[:, pixels]).astype(result.dtype)
+            self._check_moments(inside)
             result[0, piece] = inside.sum(axis=1)
             result[1, piece] = inside @ row
             result[2, piece] = inside @ column
             nodata[piece] = gone[:, pixels].sum(axis=1)
         return Moments(result[0], result[1], result[2], nodata)
+
+    def _check_moments(self, values: NDArray[Any]) -> None:
+        furthest = max(self.layout.detector_shape)
+        most = self.layout.n_pixels * furthest << (8 * self.layout.dtype.itemsize)
+        if values.dtype.kind == "f" or most < 1 << 63:
+            return
+        # In float64, which cannot wrap; its rounding is far below the factor 2 that is kept.
+        largest = np.abs(values.astype(np.float64)).sum(axis=1).max(initial=0)
+        if largest * furthest >= 2.0**62:
+            refuse_moments()
 
     def reduce(self, block: int, lanes: NDArray[np.bool_]) -> Reduced:
         """Return sum and maximum per pixel over the positions in `lanes`."""
@@ -246,7 +284,20 @@ class GrowingBlocks:
 
     def reduce(self, block: int, lanes: NDArray[np.bool_]) -> Reduced:
         """See `BlockDecoder.reduce`."""
-        return self._of(block).reduce(block, lanes)
+        # A pattern found damaged while its block was coded is held as zeros until the end.
+        intact = ~self.dense.lost.reshape(-1)[self.layout.block_positions(block)]
+        return self._of(block).reduce(block, lanes & intact)
+
+
+def _read_first(
+    source: Source, position: int, layout: ScanLayout
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Read one pattern ahead of all bulk reads, as the cursor needs it; see `read_positions`."""
+    try:
+        pattern = source.pattern(*divmod(position, layout.scan_shape[1]))
+    except DamagedDataError:
+        return np.zeros((1, *layout.detector_shape), layout.dtype), np.ones(1, bool)
+    return pattern[None], np.zeros(1, bool)
 
 
 def read_positions(

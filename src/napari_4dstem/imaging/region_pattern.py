@@ -35,6 +35,15 @@ class PatternSummary:
     nodata: NDArray[np.int64]
     count: int
 
+    def with_raw_values(self, value: int) -> PatternSummary:
+        """Return the same with every no-data value counted as the number `value` that it is."""
+        return PatternSummary(
+            self.sum + self.nodata * value,
+            np.where(self.nodata > 0, np.maximum(self.maximum, value), self.maximum),
+            np.zeros_like(self.nodata),
+            self.count,
+        )
+
     def mean(self, masked: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the mean over the valid values of each pixel; NaN where there is none."""
         valid = np.where(masked, 0, self.count - self.nodata)

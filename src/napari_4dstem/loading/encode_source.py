@@ -1,4 +1,4 @@
-"""Encode a whole source: sample it, then read and code it block by block.
+"""Encode a whole source: read and code it block by block.
 
 One thread reads the next block while the current one is coded, so at most two blocks of plain
 patterns are held at a time.
@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from napari_4dstem.codec.decode_cpu import CpuDecoder
 from napari_4dstem.codec.encode import ScanEncoder, plan_coding
 from napari_4dstem.codec.layout import EncodedScan
-from napari_4dstem.codec.readiness import warm_up
 from napari_4dstem.errors import CancelledError
 from napari_4dstem.imaging.blocks import read_positions
 from napari_4dstem.imaging.spread import processor_count
 from napari_4dstem.ledger import Allocator
-from napari_4dstem.loading.coarse import CoarseScan, read_coarse
+from napari_4dstem.loading.coarse import CoarseScan
 from napari_4dstem.loading.drop import drop_positions
 from napari_4dstem.sources import Source
 
@@ -29,12 +28,12 @@ from napari_4dstem.sources import Source
 class Observer(Protocol):
     """Hears how the encoding of a source goes on; called from the encoding thread."""
 
-    def sampled(self, coarse: CoarseScan) -> None:
-        """Take note that the coarse scan was read."""
-        ...
-
     def growing(self, scan: EncodedScan, done: NDArray[np.bool_]) -> None:
         """Take note that coding begins; `scan` and `done` grow from now on."""
+        ...
+
+    def damaged(self, positions: NDArray[np.int64]) -> None:
+        """Take note of damaged patterns (flat scan indices), before their block is done."""
         ...
 
     def block_done(self, positions: int) -> None:
@@ -44,6 +43,7 @@ class Observer(Protocol):
 
 def encode_source(
     source: Source,
+    coarse: CoarseScan,
     allocator: Allocator,
     observer: Observer,
     *,
@@ -52,6 +52,19 @@ def encode_source(
     cancelled: Callable[[], bool],
 ) -> tuple[EncodedScan, NDArray[np.int64]]:
     """Encode all recorded patterns of a source.
+
+    Parameters
+    ----------
+    coarse
+        What `read_coarse` returned: the statistics are taken from it.
+    allocator, observer
+        Where the code is kept, and who hears how it goes on.
+    nodata
+        Source value that means "no data", or None.
+    masked
+        Bool[H, W], pixels that the tile sums leave out.
+    cancelled
+        Asked between pieces.
 
     Returns
     -------
@@ -65,12 +78,7 @@ def encode_source(
     CancelledError
         If `cancelled` said so; nothing is kept.
     """
-    coarse = read_coarse(source, nodata, allocator, cancelled)
-    observer.sampled(coarse)
-    # Compiling here, in a thread that nobody waits for, keeps it out of the pools below.
-    warm_up(source.dtype)
     plan = plan_coding(coarse.patterns, source.recorded, nodata=nodata, masked=masked)
-    del coarse
     encoder = ScanEncoder(plan, allocator, threads=processor_count())
     observer.growing(encoder.scan, encoder.done)
     try:
@@ -103,9 +111,11 @@ def _encode_blocks(
             if cancelled():
                 raise CancelledError("Loading was cancelled")
             pending = reader.submit(read, block + 1) if block + 1 < layout.n_blocks else None
-            encoder.encode_block(block, patterns)
             positions = layout.block_positions(block)
             lost.append(positions[damaged].astype(np.int64))
+            if damaged.any():
+                observer.damaged(lost[-1])
+            encoder.encode_block(block, patterns)
             done += len(positions)
             observer.block_done(done)
     return np.concatenate(lost) if lost else np.zeros(0, np.int64)

@@ -3,60 +3,41 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.layout import EncodedScan
-from napari_4dstem.codec.protocol import BlockDecoder
-from napari_4dstem.errors import CancelledError, FourDStemError, ReleasedError
+from napari_4dstem.errors import CancelledError, FourDStemError, ReleasedError, SourceChangedError
 from napari_4dstem.imaging.blocks import CodedBlocks, DenseBlocks, GrowingBlocks
 from napari_4dstem.imaging.region_pattern import PatternSummary
 from napari_4dstem.ledger import HostAllocator, ledger
-from napari_4dstem.loading.backing import Backing, Place
+from napari_4dstem.loading.backing import Backing
 from napari_4dstem.loading.coarse import CoarseScan, source_layout
+from napari_4dstem.loading.encoded_backing import MakeEncoded, on_host
 from napari_4dstem.loading.events import AcquisitionEvents, Progress
+from napari_4dstem.loading.jobs import EncodeJob, Job, PromoteJob
+from napari_4dstem.residency.budget import usable_now
 from napari_4dstem.sources import Source
 
 _numbers = itertools.count(1)
 _NOTHING = Progress(0, 0, "", False)
-_REPORT_EVERY = 0.05  # seconds between two progress signals
 
 
 def source_backing(source: Source, nodata: int | None) -> Backing:
     """Return the backing of an open source."""
     layout = source_layout(source)
+    lost = np.zeros(source.scan_shape, bool)
     return Backing(
         "source",
         "source",
-        DenseBlocks(source, layout, nodata),
-        DenseBlocks(source, layout, None),
+        DenseBlocks(source, layout, nodata, lost),
+        DenseBlocks(source, layout, None, lost),
         source,
-    )
-
-
-def encoded_backing(scan: EncodedScan, place: Place) -> Backing:
-    """Return the backing of an encoded scan."""
-
-    def make(*, count_nodata: bool) -> BlockDecoder:
-        # Imported here: opening a file must not wait for the compiler to load.
-        from napari_4dstem.codec.decode_cpu import CpuDecoder
-
-        return CpuDecoder(scan, count_nodata=count_nodata)
-
-    return Backing(
-        "encoded",
-        place,
-        CodedBlocks(scan, partial(make, count_nodata=False)),
-        CodedBlocks(scan, partial(make, count_nodata=True), raw_values=True),
-        scan=scan,
     )
 
 
@@ -71,23 +52,30 @@ class Lifecycle:
         Opens the source or the encoded file and returns its backing; called again by `reload`.
     nodata
         Source value that means "no data", or None.
+    make_encoded
+        Makes the backing of a scan that was encoded.
     """
 
     def __init__(
-        self, name: str, opener: Callable[[HostAllocator], Backing], nodata: int | None
+        self,
+        name: str,
+        opener: Callable[[HostAllocator], Backing],
+        nodata: int | None,
+        make_encoded: MakeEncoded = on_host,
     ) -> None:
         self.owner = f"{name} [{next(_numbers)}]"
         self.events = AcquisitionEvents()
         self.nodata = nodata
         self.coarse: CoarseScan | None = None
         self.problems: tuple[str, ...] = ()
-        self._opener = opener
-        self._allocator = HostAllocator(ledger, self.owner)
+        self._opener, self._make_encoded = opener, make_encoded
+        self.allocator = HostAllocator(ledger, self.owner)
         self._lock = threading.RLock()
-        self._job: _Job | None = None
+        self._job: Job | None = None
         self._progress = _NOTHING
         self._summary: PatternSummary | None = None
-        self._backing = opener(self._allocator)
+        self._backing = opener(self.allocator)
+        self._form = _form(self._backing)
         if self._backing.scan is not None:
             self._summary = index_summary(self._backing.scan)
 
@@ -131,17 +119,31 @@ class Lifecycle:
     # ---- encoding
 
     def encode(self, masked: NDArray[np.bool_]) -> threading.Thread | None:
-        """Start encoding in the background; return its thread, None if nothing is to be done."""
+        """Start to encode a source, or to read an encoded file into RAM if it fits there.
+
+        Returns the thread that does it in the background; None if there is nothing to do.
+        """
         with self._lock:
-            if self._backing.state in ("encoded", "partial"):
-                return None if self._job is None else self._job.thread
-            if self._job is not None:
-                return self._job.thread
-            if self._backing.state == "released":
-                raise ReleasedError(f"{self.owner} is unloaded", action="Reload it first")
-            self._job = _Job(self, self._backing, masked)
-            self._job.thread.start()
-            return self._job.thread
+            if self._job is None:
+                self._job = self._next_job(masked)
+                if self._job is not None:
+                    self.problems = ()  # of an earlier try
+                    self._job.thread.start()
+            return None if self._job is None else self._job.thread
+
+    def _next_job(self, masked: NDArray[np.bool_]) -> Job | None:
+        backing = self._backing
+        if backing.state == "released":
+            raise ReleasedError(f"{self.owner} is unloaded", action="Reload it first")
+        if backing.state == "source":
+            return EncodeJob(self, backing, masked)
+        if backing.scan is None or backing.place != "disk":
+            return None
+        available = usable_now("cpu", ledger)
+        index = backing.scan.index
+        need = backing.scan.nbytes + (0 if index is None else index.nbytes)
+        fits = available is None or need <= available
+        return PromoteJob(self, backing, self.allocator) if fits else None
 
     def cancel(self, *, wait: bool = True) -> None:
         """Stop encoding: back to the source, encoded bytes and index freed."""
@@ -152,16 +154,17 @@ class Lifecycle:
             job.stop.set()
             self.coarse = None
             if self._backing.state == "partial":
-                self._replace(job.source_backing)
+                self._replace(job.start)
             self._set_progress(replace(self._progress, stage="cancelled", running=False))
         if wait and job.thread is not threading.current_thread():
             job.thread.join()
 
-    def finish(self, job: _Job, scan: EncodedScan, lost: NDArray[np.int64]) -> None:
+    def finish(self, job: Job, scan: EncodedScan, lost: NDArray[np.int64]) -> None:
         """Switch over to the finished encoded scan (called by the job)."""
-        backing = encoded_backing(scan, "RAM")
+        backing = self._make_encoded(scan, "RAM", self.owner)
         with self._lock:
             if self._job is not job:
+                backing.close()
                 raise CancelledError("Loading was cancelled")
             self._job = None
             self.coarse = None
@@ -173,32 +176,39 @@ class Lifecycle:
             self._replace(backing)
             total = scan.layout.n_positions
             self._set_progress(Progress(total, total, "", False))
-        job.source_backing.wait_until_unused()
-        if job.source_backing.source is not None:
-            job.source_backing.source.close()
+        job.start.close()
 
-    def fail(self, job: _Job, error: BaseException) -> None:
+    def fail(self, job: Job, error: BaseException) -> None:
         """Go back to the source after an error or a cancel (called by the job)."""
         with self._lock:
             if self._job is not job:
                 return
             self._job = self.coarse = None
             if self._backing.state == "partial":
-                self._replace(job.source_backing)
+                self._replace(job.start)
             self._set_progress(replace(self._progress, stage="failed", running=False))
         if not isinstance(error, CancelledError):
             problem = error if isinstance(error, FourDStemError) else _unexpected(error)
             self.problems += (str(problem),)
             self.events.failed.emit(problem)
 
-    def grow(self, job: _Job, backing: Backing) -> None:
-        """Read from the growing scan from now on (called by the job)."""
+    def grow(self, job: Job, scan: EncodedScan, done: NDArray[np.bool_]) -> None:
+        """Read finished blocks from the growing scan from now on (called by the job)."""
+        source = job.start.source
+        assert source is not None
+        assert isinstance(job.start.blocks, DenseBlocks)
+        lost, coded = job.start.blocks.lost, on_host(scan, "RAM")
+        plain, raw = (
+            GrowingBlocks(part, DenseBlocks(source, scan.layout, value, lost), done)
+            for part, value in ((coded.blocks, self.nodata), (coded.raw_blocks, None))
+            if isinstance(part, CodedBlocks)
+        )
         with self._lock:
             if self._job is not job:
                 raise CancelledError("Loading was cancelled")
-            self._replace(backing)
+            self._replace(job.start.growing(scan, plain, raw))
 
-    def know_coarse(self, job: _Job, coarse: CoarseScan) -> None:
+    def know_coarse(self, job: Job, coarse: CoarseScan) -> None:
         """Keep the coarse scan, for images of the whole field (called by the job)."""
         summary = coarse.summary()
         with self._lock:
@@ -206,7 +216,7 @@ class Lifecycle:
                 raise CancelledError("Loading was cancelled")
             self.coarse, self._summary = coarse, summary
 
-    def report(self, job: _Job, progress: Progress) -> None:
+    def report(self, job: Job, progress: Progress) -> None:
         """Tell how far loading is (called by the job)."""
         with self._lock:
             if self._job is job:
@@ -225,18 +235,31 @@ class Lifecycle:
             self.coarse = self._summary = None
             self._replace(Backing("released", "none"))
             self._set_progress(_NOTHING)
-        old.wait_until_unused()
-        if old.source is not None:
-            old.source.close()
+        old.close()
         del old
         return held - ledger.total(owner=self.owner)
 
     def reload(self) -> None:
-        """Open the source or the encoded file again after `release`."""
+        """Open the source or the encoded file again after `release`.
+
+        Raises
+        ------
+        SourceChangedError
+            If it is another scan now.
+        """
         with self._lock:
             if self._backing.state != "released":
                 return
-            backing = self._opener(self._allocator)
+            backing = self._opener(self.allocator)
+            form = _form(backing)
+            if form != self._form:
+                backing.close()
+                raise SourceChangedError(
+                    f"{self.owner} is another scan now",
+                    expected=self._form,
+                    found=form,
+                    action="Open it again instead of reloading it",
+                )
             if backing.scan is not None:
                 self._summary = index_summary(backing.scan)
             self._replace(backing)
@@ -254,6 +277,11 @@ class Lifecycle:
         self.events.progress.emit(progress)
 
 
+def _form(backing: Backing) -> str:
+    layout = backing.blocks_for(raw_values=False).layout
+    return f"{' x '.join(map(str, (*layout.scan_shape, *layout.detector_shape)))} {layout.dtype}"
+
+
 def index_summary(scan: EncodedScan) -> PatternSummary | None:
     """Return sum and maximum pattern from the index, or None if it has none."""
     if scan.index is None:
@@ -269,65 +297,3 @@ def _unexpected(error: BaseException) -> FourDStemError:
         f"Loading failed: {type(error).__name__}: {error}",
         action="Please report this with the file's name and size",
     )
-
-
-class _Job:
-    """One encoding run in its own daemon thread; an `Observer` of `encode_source`."""
-
-    def __init__(self, life: Lifecycle, source_backing: Backing, masked: NDArray[np.bool_]) -> None:
-        self.life, self.source_backing, self._masked = life, source_backing, masked
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="n4-load", daemon=True)
-        self._reported = 0.0
-        assert source_backing.source is not None
-        self._source = source_backing.source
-        self._total = int(self._source.recorded.sum())
-
-    def _run(self) -> None:
-        # Imported in this thread: it loads the compiler.
-        from napari_4dstem.loading.encode_source import encode_source
-
-        life = self.life
-        try:
-            self._tell(0, "reading a coarse scan")
-            scan, lost = encode_source(
-                self._source,
-                life._allocator,
-                self,
-                nodata=life.nodata,
-                masked=self._masked,
-                cancelled=self.stop.is_set,
-            )
-            life.finish(self, scan, lost)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the user must hear it
-            # Not kept: a traceback would hold the encoded bytes.
-            error.__traceback__ = None
-            if not (sys.is_finalizing() or "interpreter shutdown" in str(error)):
-                life.fail(self, error)
-
-    def _tell(self, done: int, stage: str) -> None:
-        self._reported = time.monotonic()
-        self.life.report(self, Progress(done, self._total, stage, True))
-
-    def sampled(self, coarse: CoarseScan) -> None:
-        """Take note that the coarse scan was read."""
-        self.life.know_coarse(self, coarse)
-        self._tell(0, "preparing the encoder")
-
-    def growing(self, scan: EncodedScan, done: NDArray[np.bool_]) -> None:
-        """Take note that coding begins."""
-        coded, raw = encoded_backing(scan, "RAM"), self.source_backing
-        nodata = self.life.nodata
-        blocks = [
-            GrowingBlocks(part, DenseBlocks(self._source, scan.layout, value), done)
-            for part, value in ((coded.blocks, nodata), (coded.raw_blocks, None))
-            if isinstance(part, CodedBlocks)
-        ]
-        backing = Backing("partial", "RAM", blocks[0], blocks[1], raw.source, scan)
-        self.life.grow(self, backing)
-        self._tell(0, "encoding")
-
-    def block_done(self, positions: int) -> None:
-        """Take note that one more block was coded."""
-        if time.monotonic() - self._reported >= _REPORT_EVERY or positions == self._total:
-            self._tell(positions, "encoding")

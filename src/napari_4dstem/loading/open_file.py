@@ -13,7 +13,8 @@ from napari_4dstem.calibration import Calibration
 from napari_4dstem.container import ContainerHeader, open_container
 from napari_4dstem.ledger import HostAllocator
 from napari_4dstem.loading.backing import Backing
-from napari_4dstem.loading.lifecycle import Lifecycle, encoded_backing, source_backing
+from napari_4dstem.loading.encoded_backing import backing_maker, resolve_device
+from napari_4dstem.loading.lifecycle import Lifecycle, source_backing
 from napari_4dstem.sources import OpenOptions, SourceInfo, open_source
 
 ENCODED_SUFFIX = ".ans4d"
@@ -31,11 +32,14 @@ class Opened:
         What the source's headers say; None for an encoded file.
     header
         What an encoded file says; None for a source.
+    device
+        What decodes it: ``cpu``, ``cuda:N`` or ``mps``.
     """
 
     life: Lifecycle
     info: SourceInfo | None
     header: ContainerHeader | None
+    device: str = "cpu"
 
     @property
     def calibration(self) -> Calibration:
@@ -69,24 +73,30 @@ def scan_name(path: Path) -> str:
     return path.stem.removesuffix("_master")
 
 
-def open_file(path: Path, options: OpenOptions) -> Opened:
+def open_file(path: Path, options: OpenOptions, device: str = "auto") -> Opened:
     """Open a detector file or an encoded file; nothing but headers is read.
+
+    (An encoded file is read whole if a GPU is to decode it.)
 
     Raises
     ------
     SourceError, NotReadyError, ContainerError
         With the file, what was expected and found, and what to do.
+    MissingDependencyError, DeviceError
+        If the device cannot be used.
     """
+    device = resolve_device(device)
+    make_encoded = backing_maker(device)
     if is_encoded(path):
         headers: list[ContainerHeader] = []
 
         def open_encoded(allocator: HostAllocator) -> Backing:
             opened = open_container(path, allocator=allocator)
             headers.append(opened.header)
-            return encoded_backing(opened.scan, "disk" if opened.mapped else "RAM")
+            return make_encoded(opened.scan, "disk" if opened.mapped else "RAM", allocator.owner)
 
         life = Lifecycle(scan_name(path), open_encoded, None)
-        return Opened(life, None, headers[0])
+        return Opened(life, None, headers[0], device)
     infos: list[SourceInfo] = []
 
     def open_detector_file(allocator: HostAllocator) -> Backing:
@@ -94,6 +104,6 @@ def open_file(path: Path, options: OpenOptions) -> Opened:
         infos.append(source.info)
         return source_backing(source, source.info.nodata)
 
-    life = Lifecycle(scan_name(path), open_detector_file, None)
+    life = Lifecycle(scan_name(path), open_detector_file, None, make_encoded)
     life.nodata = infos[0].nodata
-    return Opened(life, infos[0], None)
+    return Opened(life, infos[0], None, device)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.imaging.blocks import GrowingBlocks, PatternBlocks
+from napari_4dstem.imaging.blocks import CodedBlocks, GrowingBlocks, PatternBlocks
 from napari_4dstem.imaging.spread import Run
 from napari_4dstem.imaging.virtual_image import Aperture, virtual_images
 from napari_4dstem.loading.coarse import CoarseScan
@@ -23,7 +23,8 @@ class Preview:
     values
         i64 or float64, scan shape.
     exact, known
-        Bool, scan shape: values that will not change, and values that stand for something at all.
+        Bool, scan shape: values that will not change, and values that stand for something at all;
+        neither where there is no pattern.
     blocks
         Bool[n_blocks], the finished blocks that are in it.
     """
@@ -60,11 +61,9 @@ def preview_image(
         An earlier preview of the same aperture: only blocks finished since are decoded.
     """
     layout = blocks.layout
-    if previous is None or previous.blocks.size != layout.n_blocks:
-        previous = _coarse_only(layout.n_blocks, blocks, coarse, aperture, raw_values)
-    if not isinstance(blocks, GrowingBlocks):
-        return previous
-    new = blocks.done & ~previous.blocks
+    if previous is None or previous.blocks.size != layout.n_blocks or not previous.known.any():
+        previous = _coarse_only(blocks, coarse, aperture, raw_values)
+    new = _finished(blocks) & ~previous.blocks
     if not new.any():
         return previous
     only = np.flatnonzero(new)
@@ -74,21 +73,36 @@ def preview_image(
     values.reshape(-1)[positions] = fresh.reshape(-1)[positions]
     exact.reshape(-1)[positions] = True
     known.reshape(-1)[positions] = True
-    return Preview(values, exact, known, previous.blocks | new)
+    return _without_missing(values, exact, known, previous.blocks | new, blocks)
+
+
+def _finished(blocks: PatternBlocks) -> NDArray[np.bool_]:
+    """Bool[n_blocks]: blocks that can be decoded."""
+    if isinstance(blocks, GrowingBlocks):
+        return blocks.done.copy()
+    return np.full(blocks.layout.n_blocks, isinstance(blocks, CodedBlocks))
 
 
 def _coarse_only(
-    n_blocks: int,
-    blocks: PatternBlocks,
-    coarse: CoarseScan | None,
-    aperture: Aperture,
-    raw_values: bool,
+    blocks: PatternBlocks, coarse: CoarseScan | None, aperture: Aperture, raw_values: bool
 ) -> Preview:
-    shape = blocks.layout.scan_shape
-    none_done, exact = np.zeros(n_blocks, bool), np.zeros(shape, bool)
+    layout = blocks.layout
+    none_done, exact = np.zeros(layout.n_blocks, bool), np.zeros(layout.scan_shape, bool)
     if coarse is None:
-        number = np.float64 if blocks.layout.dtype.kind == "f" else np.int64
-        return Preview(np.zeros(shape, number), exact, exact.copy(), none_done)
+        number = np.float64 if layout.dtype.kind == "f" else np.int64
+        return Preview(np.zeros(layout.scan_shape, number), exact, exact.copy(), none_done)
     exact.reshape(-1)[coarse.positions] = True
     values = coarse.image(aperture.pixels, raw_values=raw_values)
-    return Preview(values, exact, np.ones(shape, bool), none_done)
+    return _without_missing(values, exact, np.ones(layout.scan_shape, bool), none_done, blocks)
+
+
+def _without_missing(
+    values: NDArray[Any],
+    exact: NDArray[np.bool_],
+    known: NDArray[np.bool_],
+    done: NDArray[np.bool_],
+    blocks: PatternBlocks,
+) -> Preview:
+    """Return the preview without positions that were never recorded or are damaged."""
+    there = ~blocks.missing()
+    return Preview(np.where(there, values, 0), exact & there, known & there, done)
