@@ -274,8 +274,9 @@ def _doubt(
     uneven = float(np.std(edges.contrast[good])) / contrast
     if uneven * edges.width > 0.035 * radius:
         return "the levels along its edge vary too much for its size"
-    # Blur moves the half-height of a circle's edge: by over 1 % of the radius from here on.
-    if edges.width > 0.38 * radius:
+    # A blur by s moves the half-height of a circle's edge by s^2 / 2r, here by about 1 % of the
+    # radius, and a slope of the level inside moves it by as much again.
+    if edges.width > 0.3 * radius:
         return f"its edge is not sharp: {edges.width:.1f} px wide"
     independent = np.count_nonzero(good) / edges.spread
     error = residual / np.sqrt(max(independent - 3, 0.1))
