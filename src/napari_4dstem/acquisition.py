@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from napari_4dstem.calibration import Calibration
 from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.comparing import Comparison, compare
 from napari_4dstem.container import ContainerHeader, SourceIdentity, write
 from napari_4dstem.errors import FourDStemError
+from napari_4dstem.exporting import ExportFacts, export
 from napari_4dstem.ledger import ledger
 from napari_4dstem.loading.backing import Place, State
 from napari_4dstem.loading.events import AcquisitionEvents, Progress
 from napari_4dstem.loading.open_file import Opened, is_encoded, open_file, scan_name
-from napari_4dstem.scan_reader import ScanReader
+from napari_4dstem.scan_reader import Advance, Cancelled, ScanReader
 from napari_4dstem.sources import OpenOptions, SourceInfo
 
 open_acquisitions: weakref.WeakSet[Acquisition] = weakref.WeakSet()
@@ -152,7 +154,9 @@ class Acquisition(ScanReader):
     # ---- life
 
     def encode(self, *, wait: bool = False) -> Self:
-        """Encode in the background; with `wait`, return when it is done.
+        """Encode in the background, or read an encoded file into RAM if it fits there.
+
+        With `wait`, return when it is done.
 
         Raises
         ------
@@ -214,9 +218,9 @@ class Acquisition(ScanReader):
         return self._life.release()
 
     def reload(self) -> Self:
-        """Open it again after `release`; a source is encoded again in the background."""
+        """Open it again after `release`, and encode it or read it into RAM in the background."""
         self._life.reload()
-        return self if is_encoded(self.path) else self.encode()
+        return self.encode()
 
     @property
     def can_reload(self) -> bool:
@@ -277,3 +281,47 @@ class Acquisition(ScanReader):
             problems=self.problems,
             metadata=(opened.info.metadata if opened.info is not None else {}),
         )
+
+    def decode(
+        self,
+        path: str | Path,
+        *,
+        progress: Advance | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> NDArray[np.bool_]:
+        """Write all patterns as plain numbers to an ``.h5`` or ``.npy`` file; see `export`.
+
+        Returns
+        -------
+        NDArray
+            Bool, scan shape: positions that were written; the others have no (intact) data.
+        """
+        opened = self._opened
+        with self._life.lease() as backing:
+            scan = backing.scan if backing.state == "encoded" else None
+            facts = ExportFacts(
+                calibration=self.calibration,
+                mask=self._mask if self._mask is not None else opened.mask,
+                nodata=self._life.nodata if scan is None else scan.values.nodata,
+                metadata=dict((opened.info or opened.header).metadata),  # type: ignore[union-attr]
+                # The other form is larger than the encoded one.
+                least_bytes=0 if scan is None else scan.nbytes,
+            )
+            blocks = backing.blocks_for(raw_values=False)
+            return export(path, blocks, facts, progress=progress, cancelled=cancelled)
+
+    def compare(
+        self,
+        other: Acquisition,
+        *,
+        progress: Advance | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> Comparison:
+        """Compare all patterns with those of another acquisition, bit for bit."""
+        with self._life.lease() as mine, other._life.lease() as theirs:
+            return compare(
+                mine.blocks_for(raw_values=False),
+                theirs.blocks_for(raw_values=False),
+                progress=progress,
+                cancelled=cancelled,
+            )

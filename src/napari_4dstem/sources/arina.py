@@ -36,6 +36,7 @@ from napari_4dstem.sources.hdf5 import (
     member,
     reading,
 )
+from napari_4dstem.sources.own_notes import read_notes
 from napari_4dstem.sources.scan_shape import ScanPlan, ShapeClues, plan_scan
 from napari_4dstem.sources.sidecar import Sidecar, read_sidecar
 
@@ -103,14 +104,17 @@ def _look(path: Path, options: OpenOptions) -> _Findings:
         name = places.channels[places.channel or 0] if places.channels else None
         mask, mask_problems = read_mask(file, path, shape, name)
         calibration = read_calibration(file, sidecar)
+        notes = read_notes(file)
     dtype = inventory.layout.dtype
+    nodata = int(np.iinfo(dtype).max) if dtype.kind == "u" else None
     info = {
+        "format": "Dectris Arina" if notes is None else "HDF5, written by napari-4dstem",
         "detector_shape": shape,
         "dtype": dtype,
-        "nodata": int(np.iinfo(dtype).max) if dtype.kind == "u" else None,
+        "nodata": nodata if notes is None else notes.nodata,
         "mask": mask,
-        "calibration": calibration,
-        "metadata": header.metadata | sidecar.facts,
+        "calibration": calibration if notes is None else notes.calibration,
+        "metadata": header.metadata | sidecar.facts | ({} if notes is None else notes.metadata),
         "channels": places.channels,
     }
     problems = (*header.problems, *sidecar.problems, *inventory.problems, *mask_problems)
@@ -139,7 +143,6 @@ def _judge(findings: _Findings, path: Path, options: OpenOptions) -> tuple[Sourc
     problems = [*findings.info["problems"], *plan.problems, *_remarks(findings, path, options)]
     info = SourceInfo(
         path=path,
-        format="Dectris Arina",
         ready=not reason,
         reason=reason,
         action=action,
