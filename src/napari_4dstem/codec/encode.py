@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.encode_kernels import Scratch, Target, encode_tiles
-from napari_4dstem.codec.index import Index, new_index
+from napari_4dstem.codec.index import new_index
 from napari_4dstem.codec.kernel_types import Geometry, kernel_array
 from napari_4dstem.codec.layout import (
     LANES,
@@ -29,7 +29,7 @@ from napari_4dstem.codec.layout import (
     cut_blocks,
 )
 from napari_4dstem.codec.model import PixelModel, make_schedule
-from napari_4dstem.codec.reduce_kernels import reduce_tiles
+from napari_4dstem.codec.reduce_kernels import BlockSums, new_block_sums
 from napari_4dstem.codec.statistics import Sample, build_model
 from napari_4dstem.codec.values import (
     bits_dtype,
@@ -192,11 +192,19 @@ class ScanEncoder:
         source = kernel_array(patterns, layout.dtype).reshape(n, layout.n_pixels)
         source = source.view(bits_dtype(layout.dtype))
         bits = source if not self._plan.values.is_float else self._float_bits(source)
-        parts = list(self._pool.map(lambda r: self._encode_range(bits, source, *r), self._ranges))
+        shape = (layout.n_tiles, layout.n_pixels)
+        is_float = self._plan.values.is_float
+        sums = new_block_sums(shape, n, self._masked, wanted=not is_float)
+        parts = list(
+            self._pool.map(lambda r: self._encode_range(bits, source, sums, *r), self._ranges)
+        )
         lengths = np.concatenate([p[1] for p in parts])
         modes = np.concatenate([p[2] for p in parts])
         self._store(block, [p[0] for p in parts], lengths, modes)
-        self._enter_sums(block, source)
+        if is_float:
+            self._enter_float_sums(source.view(np.float32))
+        else:
+            self._enter_sums(block, sums)
         self.done[block] = True
 
     def _float_bits(self, source: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -215,13 +223,14 @@ class ScanEncoder:
         return [(int(a), int(b)) for a, b in pairwise(edges) if b > a]
 
     def _encode_range(
-        self, bits: NDArray[Any], source: NDArray[Any], t0: int, t1: int
+        self, bits: NDArray[Any], source: NDArray[Any], sums: BlockSums, t0: int, t1: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]:
         layout, steps = self._plan.layout, self._steps
         n = len(bits)
         passes = -(-n // LANES)
         rows = passes * int(np.diff(steps.tile_start)[t0:t1].max())
         scratch = Scratch(
+            np.empty((layout.tile**2, LANES), np.uint32),
             np.empty((passes, layout.tile**2, LANES), np.int32),
             np.empty((rows, LANES), np.uint8),
             np.empty(LANES * rows + 1, np.uint16),
@@ -242,6 +251,7 @@ class ScanEncoder:
             steps,
             scratch,
             target,
+            sums,
             lengths,
             modes,
         )
@@ -263,35 +273,30 @@ class ScanEncoder:
             scan.chunk_crc[block, t] = zlib.crc32(stored[start:stop].data)
         scan.blocks[block] = stored
 
-    def _enter_sums(self, block: int, source: NDArray[Any]) -> None:
+    def _enter_sums(self, block: int, sums: BlockSums) -> None:
         layout = self._plan.layout
-        first = int(layout.block_pos[block])
-        if self._plan.values.is_float:
-            _enter_float_sums(self.index, source.view(np.float32), layout, self._allocator)
-            return
-        tile_sum = np.zeros((layout.n_tiles, len(source)), np.int64)
-        total, nodata = np.zeros((2, layout.n_pixels), np.int64)
-        largest = np.full(layout.n_pixels, np.iinfo(np.int64).min)
-        masked = self._masked
-
-        def reduce_range(tiles: tuple[int, int]) -> None:
-            reduce_tiles(
-                source,
-                *tiles,
-                self._geometry,
-                self._coding,
-                masked,
-                tile_sum,
-                total,
-                largest,
-                nodata,
-            )
-
-        list(self._pool.map(reduce_range, self._ranges))
         shape = layout.detector_shape
         self.index.add_block(
-            first,
-            tile_sum,
+            int(layout.block_pos[block]),
+            sums.tile_sum,
+            sums.total.reshape(shape),
+            sums.largest.reshape(shape),
+            sums.nodata.reshape(shape),
+            self._allocator,
+        )
+
+    def _enter_float_sums(self, values: NDArray[np.float32]) -> None:
+        shape = self._plan.layout.detector_shape
+        total, largest = np.zeros(values.shape[1]), np.full(values.shape[1], -np.inf)
+        nodata = np.zeros(values.shape[1], np.int64)
+        for pattern in values:  # one at a time: no copies of a block in float64
+            good = np.isfinite(pattern)
+            np.add(total, pattern, out=total, where=good)
+            np.maximum(largest, pattern, out=largest, where=good)
+            nodata += ~good
+        self.index.add_block(
+            0,
+            None,
             total.reshape(shape),
             largest.reshape(shape),
             nodata.reshape(shape),
@@ -308,16 +313,6 @@ class ScanEncoder:
     def abort(self) -> None:
         """Stop the threads; the bytes go when the encoder goes."""
         self._pool.shutdown(cancel_futures=True)
-
-
-def _enter_float_sums(
-    index: Index, values: NDArray[np.float32], layout: ScanLayout, allocator: Allocator
-) -> None:
-    good = np.isfinite(values)
-    shape = layout.detector_shape
-    total = np.where(good, values, 0).sum(axis=0, dtype=np.float64).reshape(shape)
-    largest = np.where(good, values, -np.inf).max(axis=0).astype(np.float64).reshape(shape)
-    index.add_block(0, None, total, largest, (~good).sum(axis=0).reshape(shape), allocator)
 
 
 class _Segments:

@@ -22,6 +22,7 @@ from napari_4dstem.codec.kernel_types import (
 )
 from napari_4dstem.codec.layout import RAW
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, Schedule
+from napari_4dstem.codec.reduce_kernels import BlockSums, add_pass
 
 _LOW = np.uint32(1 << 16)
 _RENORM_SHIFT = np.uint32(20)
@@ -32,14 +33,17 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
+    bits
+        u32[T * T, 32], source bits of one pass, by local pixel and lane.
     codes
-        i32[R, T * T, 32], by local pixel and lane; -1 where the value must escape.
+        i32[R, T * T, 32], likewise of all passes; -1 where the value must escape.
     symbols
         u8[R * S, 32], by step (pass after pass) and lane.
     words
         u16[32 * R * S + 1], filled from the end, so that they lie in decoding order.
     """
 
+    bits: NDArray[np.uint32]
     codes: NDArray[np.int32]
     symbols: NDArray[np.uint8]
     words: NDArray[np.uint16]
@@ -54,19 +58,44 @@ class Target(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _gather(bits: Any, rect: TileRect, coding: ValueCoding, codes: NDArray[np.int32]) -> None:
-    """Transpose one tile into `codes`."""
-    for p in range((bits.shape[0] + 31) // 32):
-        for r in range(rect.height):
-            first = rect.first + r * rect.stride
-            part = bits[p * 32 : p * 32 + 32, first : first + rect.width]
-            target = codes[p, r * rect.width : (r + 1) * rect.width]
-            for lane in range(part.shape[0]):
-                for c in range(part.shape[1]):
-                    raw = np.int64(part[lane, c])
-                    code = (raw ^ coding.sign) - coding.sign - coding.offset
-                    coded = (raw != coding.nodata) & (code >= 0) & (code < MAX_CODE)
-                    target[c, lane] = np.int32(code) if coded else np.int32(-1)
+def _transpose(bits: Any, rect: TileRect, p: Int, out: NDArray[np.uint32]) -> None:
+    """Copy one pass of one tile to out u32[T * T, 32], by local pixel and lane."""
+    for r in range(rect.height):
+        first = rect.first + r * rect.stride
+        part = bits[p * 32 : p * 32 + 32, first : first + rect.width]
+        target = out[r * rect.width : (r + 1) * rect.width]
+        for lane in range(part.shape[0]):
+            for c in range(part.shape[1]):
+                target[c, lane] = np.uint32(part[lane, c])
+
+
+@njit(nogil=True, cache=True)
+def _codes_of(
+    bits: NDArray[np.uint32], n_pixels: Int, live: Int, coding: ValueCoding, codes: Any
+) -> None:
+    """Fill codes i32[T * T, 32] of one pass from its bits."""
+    for local in range(n_pixels):
+        source, target = bits[local], codes[local]
+        for lane in range(live):
+            raw = np.int64(source[lane])
+            code = (raw ^ coding.sign) - coding.sign - coding.offset
+            coded = (raw != coding.nodata) & (code >= 0) & (code < MAX_CODE)
+            target[lane] = np.int32(code) if coded else np.int32(-1)
+
+
+@njit(nogil=True, cache=True)
+def _gather(
+    bits: Any, t: Int, rect: TileRect, coding: ValueCoding, scratch: Scratch, sums: BlockSums
+) -> None:
+    """Read one tile: fill the codes, and add to the sums while the numbers are at hand."""
+    n = bits.shape[0]
+    for p in range((n + 31) // 32):
+        lanes = slice(p * 32, min(n, p * 32 + 32))
+        _transpose(bits, rect, p, scratch.bits)
+        live = lanes.stop - lanes.start
+        _codes_of(scratch.bits, rect.height * rect.width, live, coding, scratch.codes[p])
+        if sums.wanted:
+            add_pass(scratch.bits, rect, coding, sums.tile_sum[t, lanes], sums)
 
 
 @njit(nogil=True, cache=True)
@@ -310,6 +339,7 @@ def encode_tiles(
     steps: Schedule,
     scratch: Scratch,
     target: Target,
+    sums: BlockSums,
     lengths: NDArray[np.int64],
     modes: NDArray[np.uint8],
 ) -> Int:
@@ -325,6 +355,8 @@ def encode_tiles(
         u8[H * W].
     target
         At least the raw size of the tiles, each padded to 4 bytes.
+    sums
+        Receives the tiles' sums.
     lengths, modes
         i64[n_tiles], u8[n_tiles]: filled for `t0:t1`; lengths in bytes.
 
@@ -340,8 +372,8 @@ def encode_tiles(
         raw_length = (rect.height * rect.width * n * coding.itemsize + 3) // 4 * 4
         length: Int = -1
         mode: Int = RAW
+        _gather(bits, t, rect, coding, scratch, sums)
         if not _must_be_raw(bits, rect, coding, class_map):
-            _gather(bits, rect, coding, scratch.codes)
             if _all_zero(scratch.codes, n, t, steps):
                 length, mode = 0, 0
             else:

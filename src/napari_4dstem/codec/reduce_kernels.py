@@ -1,17 +1,14 @@
-"""Numba kernels over plain patterns: statistics of a sample, and the exact sums of a block.
-
-Serial and `nogil`: the caller spreads ranges of tiles over threads.
-"""
+"""Numba kernels over plain patterns: statistics of a sample, and the exact sums of a block."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.kernel_types import Geometry, Int, ValueCoding, tile_rect, value_of
+from napari_4dstem.codec.kernel_types import Int, TileRect, ValueCoding, value_of
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, OCTET
 
 
@@ -83,37 +80,75 @@ def count_symbols(
                     counts[k, symbol] += 1
 
 
-@njit(nogil=True, cache=True)
-def reduce_tiles(
-    bits: Any,
-    t0: Int,
-    t1: Int,
-    geometry: Geometry,
-    coding: ValueCoding,
-    masked: NDArray[np.bool_],
-    tile_sum: NDArray[np.int64],
-    sum_pattern: NDArray[np.int64],
-    max_pattern: NDArray[np.int64],
-    nodata_count: NDArray[np.int64],
-) -> None:
-    """Sum the true values of tiles `t0:t1` of one block `bits` u8/u16/u32[n, H * W].
+class BlockSums(NamedTuple):
+    """The exact sums of one block, which grow tile by tile.
 
-    Fills tile_sum i64[n_tiles, n] (without masked pixels); adds to sum_pattern, max_pattern and
-    nodata_count, i64[H * W] (all pixels). No data adds nothing.
+    Attributes
+    ----------
+    wanted
+        Whether they are made at all (floats are summed elsewhere).
+    masked
+        Bool[H * W], pixels that `tile_sum` leaves out.
+    tile_sum
+        i64[n_tiles, n].
+    total, largest, nodata
+        i64[H * W], over the positions: sum, maximum, and how often there is no data.
     """
-    for t in range(t0, t1):
-        rect = tile_rect(t, geometry)
-        for i in range(bits.shape[0]):
-            total: Int = 0
-            for r in range(rect.height):
-                row = rect.first + r * rect.stride
-                for c in range(row, row + rect.width):
-                    if bits[i, c] == coding.nodata:
-                        nodata_count[c] += 1
-                        continue
-                    value = value_of(bits[i, c], coding)
-                    sum_pattern[c] += value
-                    max_pattern[c] = max(max_pattern[c], value)
-                    if not masked[c]:
-                        total += value
-            tile_sum[t, i] = total
+
+    wanted: bool
+    masked: NDArray[np.bool_]
+    tile_sum: NDArray[np.int64]
+    total: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    nodata: NDArray[np.int64]
+
+
+_LOWEST = np.iinfo(np.int64).min
+
+
+def new_block_sums(
+    shape: tuple[int, int], n: int, masked: NDArray[np.bool_], *, wanted: bool
+) -> BlockSums:
+    """Return empty sums of a block of `n` positions; `shape` is (tiles, pixels)."""
+    tiles, pixels = shape if wanted else (1, 1)
+    total, nodata = np.zeros((2, pixels), np.int64)
+    largest = np.full(pixels, _LOWEST)
+    return BlockSums(wanted, masked, np.zeros((tiles, n), np.int64), total, largest, nodata)
+
+
+@njit(nogil=True, cache=True)
+def add_pass(
+    bits: NDArray[np.uint32],
+    rect: TileRect,
+    coding: ValueCoding,
+    tile_sum: NDArray[np.int64],
+    sums: BlockSums,
+) -> None:
+    """Add one pass of one tile to the sums; no data adds nothing.
+
+    Parameters
+    ----------
+    bits
+        u32[T * T, 32], source bits by local pixel and lane.
+    tile_sum
+        i64[live lanes], the part of ``sums.tile_sum`` that belongs to it.
+    """
+    for r in range(rect.height):
+        for c in range(rect.width):
+            pixel = rect.first + r * rect.stride + c
+            row = bits[r * rect.width + c]
+            total = np.int64(0)
+            largest = np.int64(_LOWEST)
+            missing = np.int64(0)
+            # All bits set, or none: without a branch the loop becomes vector instructions.
+            unmasked = np.int64(0) if sums.masked[pixel] else np.int64(-1)
+            for lane in range(tile_sum.size):
+                gone = row[lane] == coding.nodata
+                value = value_of(row[lane], coding)
+                total += value
+                largest = max(largest, np.int64(_LOWEST) if gone else value)
+                missing += np.int64(gone)
+                tile_sum[lane] += value & unmasked
+            sums.total[pixel] += total
+            sums.largest[pixel] = max(sums.largest[pixel], largest)
+            sums.nodata[pixel] += missing
