@@ -191,8 +191,20 @@ class DenseBlocks:
 
     def sums(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Sums:
         """Return sums under `pixels`."""
-        moments = self.moments(block, pixels, tiles)
-        return Sums(moments.total, moments.nodata)
+        n = self.layout.block_size(block)
+        total, nodata = np.zeros(n, _number(self.layout)), np.zeros(n, np.int64)
+        for piece, inside, lost in self._under(block, pixels):
+            total[piece], nodata[piece] = inside.sum(axis=1), lost
+        return Sums(total, nodata)
+
+    def _under(
+        self, block: int, pixels: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]]:
+        """Yield (lanes, their numbers under `pixels`, how many of these have no data)."""
+        number = _number(self.layout)
+        for piece, patterns, gone in self._pieces(block, np.arange(self.layout.block_size(block))):
+            hidden = gone[:, pixels]
+            yield piece, np.where(hidden, 0, patterns[:, pixels]).astype(number), hidden.sum(axis=1)
 
     def moments(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Moments:
         """Return first moments under `pixels`.
@@ -206,13 +218,12 @@ class DenseBlocks:
         row, column = np.nonzero(pixels)
         result = np.zeros((3, n), _number(self.layout))
         nodata = np.zeros(n, np.int64)
-        for piece, patterns, gone in self._pieces(block, np.arange(n)):
-            inside = np.where(gone[:, pixels], 0, patterns[:, pixels]).astype(result.dtype)
+        for piece, inside, lost in self._under(block, pixels):
             self._check_moments(inside)
             result[0, piece] = inside.sum(axis=1)
             result[1, piece] = inside @ row
             result[2, piece] = inside @ column
-            nodata[piece] = gone[:, pixels].sum(axis=1)
+            nodata[piece] = lost
         return Moments(result[0], result[1], result[2], nodata)
 
     def _check_moments(self, values: NDArray[Any]) -> None:

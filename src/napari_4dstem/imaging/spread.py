@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 
 from napari_4dstem.errors import CancelledError
 
@@ -50,7 +51,7 @@ def spread(work: Callable[[int], None], blocks: Iterable[int], run: Run) -> None
     done = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="n4-image") as pool:
         # Only as many as there are threads are submitted, so that a cancel has nothing to undo.
-        running = {pool.submit(work, b) for b, _ in zip(waiting, range(threads), strict=False)}
+        running = {pool.submit(work, b) for b in islice(waiting, threads)}
         while running:
             if run.cancelled is not None and run.cancelled():
                 raise CancelledError("The image was cancelled")
