@@ -48,7 +48,10 @@ FACTORS: Factors = MappingProxyType(
         "HAADF": (3.0, None),
     }
 )
-"""Inner and outer radius of each preset in disk radii; None: the largest circle on the camera."""
+"""Inner and outer radius of each preset in disk radii; None: the largest circle on the camera.
+
+Rings outside the disk end at that circle in any case.
+"""
 
 OCTAVE_FACTORS: Factors = MappingProxyType(
     {
@@ -236,10 +239,12 @@ def preset_table(
 
 def _preset(name: str, disk: Disk, end: float, inner: float, outer: float | None) -> Preset:
     start = inner * disk.radius
-    stop = end if outer is None else outer * disk.radius
-    on_camera = min(stop, end) - start
-    if on_camera < _LEAST_WIDTH:
-        if end < stop or outer is None:
+    wanted = end if outer is None else outer * disk.radius
+    # A dark-field ring stops where the camera first cuts it: one with a side missing would show
+    # which way atoms deflect the beam, and an atom's peak beside the atom.
+    stop = wanted if inner < 1 else min(wanted, end)
+    if min(stop, end) - start < _LEAST_WIDTH:
+        if end < wanted or outer is None:
             reason = f"begins at {start:.1f} px, and the camera ends at {end:.1f} px"
         else:
             reason = f"is only {stop - start:.1f} px wide, for the disk is small"
