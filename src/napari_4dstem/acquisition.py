@@ -16,7 +16,7 @@ from napari_4dstem.calibration import Calibration
 from napari_4dstem.codec.layout import EncodedScan
 from napari_4dstem.comparing import Comparison, compare
 from napari_4dstem.container import ContainerHeader, SourceIdentity, write
-from napari_4dstem.errors import FourDStemError
+from napari_4dstem.errors import FourDStemError, SaveError
 from napari_4dstem.exporting import ExportFacts, export
 from napari_4dstem.ledger import ledger
 from napari_4dstem.loading.backing import Place, State
@@ -295,7 +295,13 @@ class Acquisition(ScanReader):
         -------
         NDArray
             Bool, scan shape: positions that were written; the others have no (intact) data.
+
+        Raises
+        ------
+        SaveError
+            Also if the scan would be written over the file that it is read from.
         """
+        self._refuse_own_file(Path(path))
         opened = self._opened
         with self._life.lease() as backing:
             scan = backing.scan if backing.state == "encoded" else None
@@ -309,6 +315,14 @@ class Acquisition(ScanReader):
             )
             blocks = backing.blocks_for(raw_values=False)
             return export(path, blocks, facts, progress=progress, cancelled=cancelled)
+
+    def _refuse_own_file(self, target: Path) -> None:
+        info = self.info
+        own = (self.path, *(info.files if info is not None else ()))
+        if target.exists() and any(f.exists() and f.samefile(target) for f in own):
+            raise SaveError(
+                "This file holds the scan itself", where=target, action="Choose another name"
+            )
 
     def compare(
         self,
