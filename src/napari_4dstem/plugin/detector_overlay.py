@@ -23,6 +23,7 @@ from napari_4dstem.detectors import Pair
 from napari_4dstem.plugin import notify
 from napari_4dstem.plugin.detector_handles import Handle, drag, find_handle
 from napari_4dstem.plugin.detector_lines import detector_lines
+from napari_4dstem.plugin.pattern_layer import set_axes
 
 if TYPE_CHECKING:
     from napari.layers import Vectors
@@ -83,7 +84,8 @@ class DetectorOverlay:
         pixel = self.pixel_size()
         zoom = round(math.log2(max(pixel[0], 1e-9)), 1)
         uncertain = session.disk is not None and not session.disk.certain
-        state = (visible, session.active_detector, zoom, uncertain)
+        axes = [tuple(map(str, value)) for value in self._camera_axes().values()]
+        state = (visible, session.active_detector, zoom, uncertain, axes)
         if self._layer is not None and self._drawn == state:
             return
         lines = detector_lines(
@@ -107,9 +109,7 @@ class DetectorOverlay:
             layer.edge_color = colours
         if not math.isclose(layer.edge_width, width, rel_tol=0.02):
             layer.edge_width = width
-        for name, value in self._camera_axes().items():
-            if tuple(getattr(layer, name)) != tuple(value):
-                setattr(layer, name, value)
+        set_axes(layer, self._camera_axes())
 
     def _ensure_layer(self) -> Vectors | None:
         session = self._session()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from napari_4dstem.errors import FourDStemError
 from napari_4dstem.plugin import notify
-from napari_4dstem.plugin.pattern_layer import mean_limits, pattern_limits
+from napari_4dstem.plugin.pattern_layer import mean_limits, pattern_limits, set_axes
 
 if TYPE_CHECKING:
     from napari.layers import Image
@@ -200,6 +200,7 @@ class PatternDisplay:
             return
         if self._summary is not None and self._summary.name == name:
             self._summary.data = pattern
+            set_axes(self._summary, session.scan_layer.camera_axes())
             return
         scales = self._curve(layer)
         limits = pattern_limits(pattern, session.acquisition.mask, None)

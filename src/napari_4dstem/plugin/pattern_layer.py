@@ -123,6 +123,14 @@ def camera_axes(axes: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     return {name: value[2:] for name, value in axes.items()}
 
 
+def set_axes(layer: Any, axes: dict[str, tuple[Any, ...]]) -> None:
+    """Give a layer units, scale, translate and axis labels, as far as they are new to it."""
+    for name in ("axis_labels", "units", "scale", "translate"):
+        old, new = tuple(getattr(layer, name)), tuple(axes[name])
+        if old != new and tuple(map(str, old)) != tuple(map(str, new)):
+            setattr(layer, name, new)
+
+
 def layer_arguments(acquisition: Acquisition) -> dict[str, Any]:
     """Return the keyword arguments of the 4D layer; reads one pattern."""
     return {

@@ -16,6 +16,7 @@ from napari_4dstem.plugin.pattern_layer import (
     camera_axes,
     is_pattern_layer,
     layer_arguments,
+    set_axes,
 )
 from napari_4dstem.plugin.pattern_stack import PatternStack
 
@@ -100,10 +101,7 @@ class ScanLayer:
         if self.layer is None:
             return
         viewer, before = self._viewer(), self.camera_axes()
-        axes = axes_of(acquisition, origin)
-        for name in ("axis_labels", "units", "scale", "translate"):
-            if not _same(getattr(self.layer, name), axes[name]):
-                setattr(self.layer, name, axes[name])
+        set_axes(self.layer, axes_of(acquisition, origin))
         if viewer is not None:
             _keep_view(viewer.scene.camera, before, self.camera_axes())
 
@@ -163,7 +161,7 @@ class ScanLayer:
 
 def _keep_view(camera: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Keep the same camera pixels in view although they have other world coordinates now."""
-    if _same(old["scale"], new["scale"]) and _same(old["translate"], new["translate"]):
+    if all(tuple(old[name]) == tuple(new[name]) for name in ("scale", "translate")):
         return
     center = list(camera.center)
     for axis, (a, b) in enumerate(zip(_axes(old), _axes(new), strict=True)):
@@ -175,7 +173,3 @@ def _keep_view(camera: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
 
 def _axes(axes: dict[str, Any]) -> list[tuple[float, float]]:
     return list(zip(axes["scale"], axes["translate"], strict=True))
-
-
-def _same(old: Any, new: tuple[Any, ...]) -> bool:
-    return tuple(map(str, old)) == tuple(map(str, new)) or tuple(old) == new

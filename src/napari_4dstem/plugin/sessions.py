@@ -129,12 +129,12 @@ class Session(SessionDetectors):
         return acquisition
 
     def add_acquisition(self, acquisition: Acquisition) -> None:
-        """Take an acquisition into the list, show it, and start to encode it."""
+        """Take an acquisition into the list, show it, and start to bring it into RAM, encoded."""
         new = self._scans.add(acquisition)
         if new:
             self.events.acquisitions.emit()
         self.activate(acquisition)
-        if new and acquisition.state == "source":
+        if new and acquisition.state != "released":
             acquisition.encode(wait=False)
 
     def activate(self, acquisition: Acquisition) -> None:
