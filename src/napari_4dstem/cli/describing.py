@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from napari_4dstem.calibration import Calibration, Quantity
+    from napari_4dstem.container import OpenedContainer
     from napari_4dstem.sources import SourceInfo
 
 _FEW = 8
@@ -48,16 +48,19 @@ def info(
     """
     options = open_options(scan_shape, frame_offset, flyback, partial, channel, dataset)
     if file.suffix.lower() == ".ans4d":
-        facts, rows = _about_encoded(file)
+        from napari_4dstem.container import open_container
+
+        opened = open_container(file)
+        shown = _encoded_facts(opened) if as_json else _encoded_rows(opened)
     else:
         from napari_4dstem.sources import inspect
 
         source = inspect(file, options)
-        facts, rows = _source_facts(source), _source_rows(source)
-    if as_json:
-        print_json(facts)
+        shown = _source_facts(source) if as_json else _source_rows(source)
+    if isinstance(shown, dict):
+        print_json(shown)
     else:
-        print_rows(rows)
+        print_rows(shown)
 
 
 def _source_facts(source: SourceInfo) -> dict[str, Any]:
@@ -86,7 +89,7 @@ def _source_rows(source: SourceInfo) -> list[tuple[str, str]]:
     if source.ready:
         rows.append(("ready", "yes"))
     else:
-        rows += [("ready", f"no: {source.reason}"), ("do", source.action)]
+        rows += [("ready", f"no: {source.reason}"), ("to do", source.action)]
     if source.scan_shape is None:
         near = ", ".join(shape_text(s) for s in source.scan_shape_candidates[:_FEW])
         rows.append(("scan", f"unknown; for example {near}" if near else "unknown"))
@@ -97,8 +100,7 @@ def _source_rows(source: SourceInfo) -> list[tuple[str, str]]:
         frames += f" of {source.frames_expected}"
     sizes = f"{format_bytes(source.stored_bytes)}, as plain numbers "
     rows += [
-        ("camera", f"{shape_text(source.detector_shape)} {source.dtype.name}"),
-        ("frames", frames),
+        ("patterns", f"{frames}, each {shape_text(source.detector_shape)} {source.dtype.name}"),
         ("size", sizes + format_bytes(_full_bytes(source))),
     ]
     if source.nodata is not None:
@@ -136,37 +138,32 @@ def _calibration_rows(calibration: Calibration) -> list[tuple[str, str]]:
     energy = one(calibration.beam_energy)
     if calibration.wavelength_nm is not None:
         energy += f", wavelength {1e3 * calibration.wavelength_nm:.4g} pm"
-    rows = [
-        ("beam", energy),
-        ("scan step", two(calibration.scan_step)),
-        ("camera pixel", two(calibration.camera_step)),
-        ("semi-angle", one(calibration.convergence_angle)),
-    ]
+    pixel = two(calibration.camera_step)
     if calibration.camera_step is None and calibration.suggested_camera_step is not None:
         suggestion = two(calibration.suggested_camera_step)
-        rows.append(("", f"camera length and pixel size suggest {suggestion}; often far off"))
-    return rows
+        pixel += f"; camera length and pixel size suggest {suggestion}, often far off"
+    return [
+        ("beam", energy),
+        ("scan step", two(calibration.scan_step)),
+        ("camera pixel", pixel),
+        ("semi-angle", one(calibration.convergence_angle)),
+    ]
 
 
-def _about_encoded(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    from napari_4dstem.calibration import Calibration
-    from napari_4dstem.container import open_container
-    from napari_4dstem.residency.sizes import format_bytes
-
-    opened = open_container(path)
+def _encoded_facts(opened: OpenedContainer) -> dict[str, Any]:
     scan, header = opened.scan, opened.header
-    calibration = Calibration.from_json(header.calibration or "{}")
-    positions = scan.layout.scan_shape[0] * scan.layout.scan_shape[1]
-    facts = {
-        "path": str(path),
+    layout = scan.layout
+    positions = layout.scan_shape[0] * layout.scan_shape[1]
+    return {
+        "path": str(opened.path),
         "format": "ans4d",
         "ready": True,
-        "scan_shape": scan.layout.scan_shape,
-        "detector_shape": scan.layout.detector_shape,
-        "dtype": scan.layout.dtype.name,
+        "scan_shape": layout.scan_shape,
+        "detector_shape": layout.detector_shape,
+        "dtype": layout.dtype.name,
         "positions": positions,
-        "missing_positions": positions - scan.layout.n_positions,
-        "stored_bytes": path.stat().st_size,
+        "missing_positions": positions - layout.n_positions,
+        "stored_bytes": opened.path.stat().st_size,
         "encoded_bytes": scan.nbytes,
         "full_bytes": scan.dense_nbytes,
         "nodata": header.nodata,
@@ -174,28 +171,36 @@ def _about_encoded(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         "source": None if header.source is None else header.source.model_dump(),
         "writer": header.writer,
         "has_index": scan.index is not None,
-        "calibration": json.loads(calibration.to_json()),
+        "calibration": json.loads(header.calibration or "{}"),
         "metadata": header.metadata,
         "problems": header.problems,
     }
-    missing = positions - scan.layout.n_positions
-    sizes = f"{format_bytes(path.stat().st_size)} (counts {format_bytes(scan.nbytes)})"
+
+
+def _encoded_rows(opened: OpenedContainer) -> list[tuple[str, str]]:
+    from napari_4dstem.calibration import Calibration
+    from napari_4dstem.residency.sizes import format_bytes
+
+    facts, header = _encoded_facts(opened), opened.header
+    recorded, positions = opened.scan.layout.n_positions, facts["positions"]
+    patterns = f"{recorded}" if recorded == positions else f"{recorded} of {positions}"
+    size = format_bytes(facts["stored_bytes"])
+    counts, full = format_bytes(facts["encoded_bytes"]), format_bytes(facts["full_bytes"])
     rows = [
-        ("file", str(path)),
+        ("file", facts["path"]),
         ("format", "ans4d, encoded without loss"),
         ("ready", "yes"),
-        ("scan", shape_text(scan.layout.scan_shape)),
-        ("camera", f"{shape_text(scan.layout.detector_shape)} {scan.layout.dtype.name}"),
-        ("missing", f"{missing} of {positions} positions" if missing else "nothing"),
-        ("size", f"{sizes}, as plain numbers {format_bytes(scan.dense_nbytes)}"),
+        ("scan", shape_text(facts["scan_shape"])),
+        ("patterns", f"{patterns}, each {shape_text(facts['detector_shape'])} {facts['dtype']}"),
+        ("size", f"{size} (counts {counts}), as plain numbers {full}"),
     ]
     if header.source is not None:
         rows.append(("source", f"{header.source.name}, {format_bytes(header.source.size)}"))
     rows.append(("written by", header.writer or "unknown"))
     if header.nodata is not None:
         rows.append(("overload", f"{header.nodata} means no count"))
-    rows += _common_rows(header.mask, calibration, header.metadata, header.problems)
-    return facts, rows
+    calibration = Calibration.from_json(header.calibration or "{}")
+    return rows + _common_rows(header.mask, calibration, header.metadata, header.problems)
 
 
 @guarded

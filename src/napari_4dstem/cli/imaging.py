@@ -191,26 +191,28 @@ def _save_tiff(
 
 
 def exact_float(stack: NDArray[Any], valid: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return an image as the smallest float that holds every value exactly; NaN where no data."""
+    """Return an image as the smallest float that holds every value exactly; NaN where no data.
+
+    Raises
+    ------
+    UsageError
+        If no float does.
+    """
     import numpy as np
 
     for dtype in (np.float32, np.float64):
-        values = stack.astype(dtype)
-        with np.errstate(invalid="ignore"):
-            same = values == stack if stack.dtype.kind == "f" else _same_integers(values, stack)
-        if (same | ~np.isfinite(values)).all():
-            return np.where(valid, values, np.float32(np.nan))
+        with np.errstate(over="ignore"):
+            values = stack.astype(dtype)
+        if stack.dtype.kind == "f":
+            exact = np.array_equal(values, stack, equal_nan=True)
+        else:
+            # Compared as numbers, a whole number would itself be rounded.
+            exact = bool((np.abs(stack) <= 1 << (np.finfo(dtype).nmant + 1)).all())
+        if exact:
+            return np.where(valid, values, dtype(np.nan))
     raise UsageError(
         "The sums are too large for a TIFF",
         expected="sums up to 2^53",
         found=f"{int(np.abs(stack).max())}",
         action="Write a .npy file instead",
     )
-
-
-def _same_integers(values: NDArray[Any], integers: NDArray[Any]) -> NDArray[np.bool_]:
-    import numpy as np
-
-    # Above 2^53 a comparison would itself be rounded.
-    same: NDArray[np.bool_] = (values == integers) & (np.abs(values) <= 2.0**53)
-    return same

@@ -56,6 +56,7 @@ Partial = Annotated[
     bool,
     typer.Option(
         "--partial",
+        metavar="",  # or typer would call it a <bool>
         help="Take what was recorded although frames or data files are missing.",
         rich_help_panel=_SOURCE,
     ),
@@ -80,9 +81,11 @@ Dataset = Annotated[
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON for programs; messages go to stderr.")
+    bool, typer.Option("--json", metavar="", help="Print JSON for programs; messages go to stderr.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", metavar="", help="Replace the output if it exists.")
+]
 MaskChoice = Annotated[
     str,
     typer.Option(

@@ -58,7 +58,7 @@ def print_error(error: FourDStemError) -> None:
         ("where", error.where),
         ("expected", error.expected),
         ("found", error.found),
-        ("do", error.action),
+        ("to do", error.action),
     ):
         if text:
             lines.append(Text.assemble((f"  {label:9}", "bold"), text))
