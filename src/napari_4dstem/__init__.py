@@ -7,7 +7,7 @@ Examples
 --------
 >>> import napari_4dstem as n4
 >>> n4.Circle(center=(51, 43), radius=17.5).describe()
-'circle, centre (51, 43) px, radius 17.5 px'
+'circle at (51, 43), radius 17.5 px'
 """
 
 from __future__ import annotations
