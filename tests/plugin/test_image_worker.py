@@ -89,6 +89,19 @@ def test_errors_are_handed_over(worker):
     assert isinstance(errors[0], ZeroDivisionError)
 
 
+def test_the_thread_ends_without_work_and_starts_again(worker, monkeypatch):
+    monkeypatch.setattr(image_worker, "IDLE_S", 0.02)
+    for number in range(3):
+        results = []
+        worker.submit("a", lambda _, n=number: n, done=results.append, failed=results.append)
+        idle(worker)
+        assert results == [number]
+        end = time.monotonic() + 5
+        while any(t.name == "n4-session" for t in threading.enumerate()):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
 def test_stop_ends_the_thread_and_nothing_runs_afterwards():
     worker = ImageWorker("n4-session")
     held, results = Held(), []

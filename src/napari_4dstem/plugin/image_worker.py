@@ -15,8 +15,11 @@ from typing import Any
 
 from napari_4dstem.errors import CancelledError
 
+# A thread without work ends after this time: a viewer that was closed leaves none behind.
+IDLE_S = 2.0
+
 # A running job younger than this is let finish although a newer one waits.
-PATIENCE_S = 0.25
+PATIENCE_S = 1.0
 
 Cancelled = Callable[[], bool]
 
@@ -42,7 +45,7 @@ class _Job:
 class ImageWorker:
     """A thread that runs the newest job of each key, in the order in which keys were asked for.
 
-    The thread starts with the first job. `done` and `failed` are called on it.
+    The thread starts with the first job and ends when there is nothing to do. `done` and `failed` are called on it.
 
     Parameters
     ----------
@@ -98,17 +101,20 @@ class ImageWorker:
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
+            thread = self._thread
         self.cancel()
-        if self._thread is None or self._thread is threading.current_thread():
+        if thread is None or thread is threading.current_thread():
             return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        thread.join(timeout)
+        return not thread.is_alive()
 
     def _next(self) -> _Job | None:
         with self._condition:
             self._running = None
             while not self._waiting and not self._stopped:
-                self._condition.wait()
+                if not self._condition.wait(IDLE_S) and not self._waiting:
+                    self._thread = None  # the next job starts another
+                    return None
             if self._stopped:
                 return None
             job = self._waiting.pop(next(iter(self._waiting)))
