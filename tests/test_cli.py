@@ -473,6 +473,64 @@ def test_ctrl_c_ends_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["large.npy"]
 
 
+@pytest.mark.parametrize("name", ["back.h5", "back.npy"])
+def test_ctrl_c_while_decoding_leaves_the_old_file(name: str, source: Path, tmp_path: Path) -> None:
+    """The signal comes from the first report of progress: in the middle of writing."""
+    (tmp_path / name).write_bytes(b"old")
+    code = f"""
+import os, signal
+from napari_4dstem.cli import converting, main
+bar = converting.progress_bar
+class Interrupting:
+    def __init__(self, what):
+        pass
+    def __enter__(self):
+        return lambda done, total: os.kill(os.getpid(), signal.SIGINT)
+    def __exit__(self, *error):
+        pass
+converting.progress_bar = Interrupting
+main(["decode", {str(source)!r}, "-o", {str(tmp_path / name)!r}, "--overwrite"])
+"""
+    result = run_without((), code)
+    assert result.returncode == 130, result.stderr
+    assert "Cancelled" in result.stderr and "Traceback" not in result.stderr
+    assert (tmp_path / name).read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "scan.npy"])
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(["encode"], "x.ans4d"), (["decode"], "x.h5"), (["image", "-d", CIRCLE], "x.npy")],
+)
+def test_a_full_disk_is_an_error_like_any_other(
+    words: list[str], name: str, source: Path, tmp_path: Path
+) -> None:
+    code = f"""
+import resource
+from napari_4dstem.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+main({[*words, str(source), "-o", str(tmp_path / name)]!r})
+"""
+    result = run_without((), code)
+    assert result.returncode == 1, result.stderr
+    assert "could not be saved" in result.stderr and "save to another disk" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["scan.npy"]
+
+
+def test_without_hdf5plugin_only_what_needs_it_fails(source: Path, tmp_path: Path) -> None:
+    image, back = str(tmp_path / "bf.npy"), str(tmp_path / "back.h5")
+    for words, code in (
+        (["image", str(source), "-d", CIRCLE, "-o", image], 0),
+        (["decode", str(source), "-o", back], 1),
+    ):
+        call = f"from napari_4dstem.cli import main\nmain({words!r})"
+        result = run_without(("hdf5plugin", "napari", "qtpy", "torch"), call)
+        assert result.returncode == code, result.stderr
+    assert "hdf5plugin" in result.stderr and ".npy" in result.stderr
+    assert not Path(back).exists()
+
+
 # ---- view
 
 
