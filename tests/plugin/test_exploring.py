@@ -113,7 +113,8 @@ def test_the_crosshair_moves_the_pattern_and_the_sliders_move_the_crosshair(
     asked = counting(session.acquisition, monkeypatch)
     explorer = next(w for n, w in viewer.window.dock_widgets.items() if "explorer" in n)
     bf, adf = explorer.images.views["BF"], explorer.images.views["ADF"]
-    bf.cursor_moved.emit(5, 7)
+    port = bf.canvas.viewport()
+    QTest.mouseClick(port, Qt.MouseButton.LeftButton, pos=bf.canvas.point_of(5, 7).toPoint())
     pump(0.05)
     assert viewer.dims.current_step[:2] == (5, 7)
     assert adf.cursor_position == (5, 7)
@@ -123,6 +124,11 @@ def test_the_crosshair_moves_the_pattern_and_the_sliders_move_the_crosshair(
     assert bf.cursor_position == (5, 12)
     assert "scan (5, 12)" in explorer.status.text()
     assert asked == [(5, 7), (5, 12)]
+    places = [adf.canvas.point_of(5, 12).toPoint(), adf.canvas.point_of(20, 27).toPoint()]
+    drag(adf.canvas.viewport(), *places, steps=12)
+    assert session.cursor == (20, 27)
+    assert len(asked) == len(set(asked)), "one pattern a position"
+    assert 5 < len(asked) <= 15
 
 
 def test_a_detector_is_dragged_whatever_layer_is_active(session, viewer, counts):
@@ -291,3 +297,22 @@ def test_saving_another_layer_as_tif_is_still_naparis(session, viewer, tmp_path)
     assert saved == [str(tmp_path / "mine.tif")]
     assert tifffile.imread(saved[0]).shape == (3, 4)
     viewer.layers.remove(layer)
+
+
+def test_everything_fits_on_a_small_screen(session, viewer):
+    from qtpy.QtWidgets import QLabel, QPushButton
+
+    session.add_preset("ABF")
+    wait(lambda: "ABF" in session.images)
+    pump(0.2)
+    explorer = next(w for n, w in viewer.window.dock_widgets.items() if "explorer" in n)
+    window = explorer.window()
+    assert (window.width(), window.height()) == (1280, 800)
+    for kind in (QPushButton, QLabel):
+        for widget in explorer.findChildren(kind):
+            text = widget.text()
+            if not widget.isVisible() or not text or getattr(widget, "wordWrap", bool)():
+                continue
+            if type(widget).__name__ != kind.__name__:
+                continue  # an eliding label shows that it was cut, and the rest as its tip
+            assert widget.width() >= widget.fontMetrics().horizontalAdvance(text), text
