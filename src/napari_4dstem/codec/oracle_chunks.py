@@ -15,12 +15,10 @@ from napari_4dstem.codec.model import ESCAPE, TABLE_BITS, Schedule, make_schedul
 if TYPE_CHECKING:
     import torch
 
-_STEP_PARTS = ("cls", "size", "shift", "fields", "local")
-
 
 @dataclass(frozen=True, eq=False)
 class ScanTensors:
-    """What lies on the device.
+    """What lies on the device, and the schedule on the host.
 
     Parameters
     ----------
@@ -30,38 +28,21 @@ class ScanTensors:
         i64[n_blocks], first byte of each block (on the host).
     table
         i64[K * 4096], the decoding tables.
-    steps
-        By name, [n_tiles, S]: the schedule, padded to the longest tile.
-    n_steps
-        i64[n_tiles].
-    planes
-        i64[n_tiles], bit planes of a pass (on the host).
-    sizes, shifts
-        u8[n_tiles, S], once more on the host, where loops need them.
+    schedule
+        The steps of all tiles (on the host: each group takes its own).
     """
 
     u8: torch.Tensor
     i16: torch.Tensor
     base: NDArray[np.int64]
     table: torch.Tensor
-    steps: dict[str, torch.Tensor]
-    n_steps: torch.Tensor
-    planes: NDArray[np.int64]
-    sizes: NDArray[np.uint8]
-    shifts: NDArray[np.uint8]
+    schedule: Schedule
 
     @staticmethod
     def nbytes_of(scan: EncodedScan) -> int:
         """Return the bytes that `of` takes on the device."""
-        schedule = make_schedule(scan.model, scan.layout)
-        padded = scan.layout.n_tiles * _longest(schedule)
-        sizes = {name: getattr(schedule, name).itemsize for name in _STEP_PARTS}
-        return int(
-            sum(_even(block.size) for block in scan.blocks)
-            + 8 * schedule.table.size
-            + padded * sum(sizes.values())
-            + 8 * scan.layout.n_tiles
-        )
+        table = 8 * len(scan.model.classes) << TABLE_BITS
+        return sum(_even(block.size) for block in scan.blocks) + table
 
     @classmethod
     def of(cls, scan: EncodedScan, device: torch.device) -> ScanTensors:
@@ -74,35 +55,40 @@ class ScanTensors:
         u8 = torch.zeros(int(base[-1]), dtype=torch.uint8, device=device)
         for start, block in zip(base, scan.blocks, strict=False):
             u8[int(start) : int(start) + block.size] = torch.from_numpy(np.array(block))
-        return cls(
-            u8=u8,
-            i16=u8.view(torch.int16),
-            base=base,
-            table=torch.from_numpy(schedule.table.astype(np.int64).reshape(-1)).to(device),
-            steps={
-                name: torch.from_numpy(_padded(getattr(schedule, name), schedule)).to(device)
-                for name in _STEP_PARTS
-            },
-            n_steps=torch.from_numpy(np.diff(schedule.tile_start)).to(device),
-            planes=schedule.tile_planes,
-            sizes=_padded(schedule.size, schedule),
-            shifts=_padded(schedule.shift, schedule),
-        )
+        table = torch.from_numpy(schedule.table.astype(np.int64).reshape(-1)).to(device)
+        return cls(u8, u8.view(torch.int16), base, table, schedule)
 
 
 def _even(size: int) -> int:
     return size + size % 2
 
 
-def _longest(schedule: Schedule) -> int:
-    return int(np.diff(schedule.tile_start).max(initial=0))
+@dataclass(frozen=True, eq=False)
+class Field:
+    """All pixels that lie at one place of symbols of one size, in a group of chunks.
 
+    Parameters
+    ----------
+    chunk, step
+        i64[k], where the symbol is.
+    row
+        i64[k], local pixel.
+    down, limit
+        A field is ``symbol >> down & limit``.
+    shift, plane
+        i64[k], bit planes of the pixel, and planes of the pass before them.
+    most_shift
+        The largest shift.
+    """
 
-def _padded(steps: NDArray[Any], schedule: Schedule) -> NDArray[Any]:
-    counts = np.diff(schedule.tile_start)
-    out = np.zeros((len(counts), _longest(schedule)), steps.dtype)
-    out[np.arange(out.shape[1]) < counts[:, None]] = steps
-    return out
+    chunk: torch.Tensor
+    step: torch.Tensor
+    row: torch.Tensor
+    down: int
+    limit: int
+    shift: torch.Tensor
+    plane: torch.Tensor
+    most_shift: int
 
 
 class ChunkGroup:
@@ -138,7 +124,7 @@ class ChunkGroup:
         offsets = 4 * scan.chunk_off[block].astype(np.int64)
         first, last = offsets[tiles], offsets[tiles + 1]
         modes = scan.chunk_mode[block, tiles]
-        planes = 4 * -(-self._n // 32) * tensors.planes[tiles]
+        planes = 4 * -(-self._n // 32) * tensors.schedule.tile_planes[tiles]
         self.pixel = _pixels(scan, tiles)
         self.raw = modes == RAW
         self._coded = ~self.raw & (last > first)
@@ -146,21 +132,17 @@ class ChunkGroup:
         self._short |= self.raw & (last - first != 4 * scan.layout.raw_lengths[block, tiles])
         base = int(tensors.base[block])
         at = (base + first) * ~self._short
-        self._first, self._tiles = self._put(at), self._put(tiles)
+        self._first = self._put(at)
         self._last_word = self._put((base + last) // 2)
         self._word = self._put((at + 128 + planes) // 2)
         self._plane = self._put((at + 128) // 2)
+        self._pass_planes = self._put(2 * tensors.schedule.tile_planes[tiles])
         self._literal = self._put(base + last)
         self._width = self._put(1 << np.minimum(modes, 2).astype(np.int64))
         self._live = self._put(self._coded & ~self._short)
         self._overrun = torch.zeros(len(tiles), dtype=torch.bool, device=self._device)
         self._lane = torch.arange(32, device=self._device)
-        self._chunk = torch.arange(len(tiles), device=self._device)
-        live = tiles[self._coded & ~self._short]
-        sizes = tensors.sizes[live].max(axis=0, initial=0).tolist()
-        shifts = tensors.shifts[live].max(axis=0, initial=0).tolist()
-        # The largest g and shift of each step, up to the last step of any tile.
-        self._most = [pair for pair in zip(sizes, shifts, strict=True) if pair[0]]
+        self._take_steps(np.where(self._coded & ~self._short, tiles, -1))
         self._fill = self._put(self._uncoded_bits(scan))
         self._state = self._read(self._first[:, None] + 4 * self._lane, 4)
 
@@ -169,12 +151,49 @@ class ChunkGroup:
 
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
+    def _take_steps(self, tiles: NDArray[np.int64]) -> None:
+        """Prepare the steps of some tiles, -1 where a chunk has none: [chunks, steps]."""
+        schedule = self._tensors.schedule
+        counts = np.where(tiles >= 0, np.diff(schedule.tile_start)[tiles], 0)
+        chunk = np.repeat(np.arange(len(tiles)), counts)
+        step = np.arange(len(chunk)) - np.repeat(np.cumsum(counts) - counts, counts)
+        flat = np.repeat(schedule.tile_start[:-1][tiles], counts) + step
+        shape = (len(tiles), int(counts.max(initial=0)))
+        size, cls = np.zeros((2, *shape), np.int64)
+        size[chunk, step], cls[chunk, step] = schedule.size[flat], schedule.cls[flat]
+        shifts = np.zeros(shape, np.int64)
+        shifts[chunk, step] = schedule.shift[flat]
+        before = (np.cumsum(shifts, axis=1) - shifts)[chunk, step]
+        self._size, self._table_start = self._put(size), self._put(cls << TABLE_BITS)
+        self._step_live = self._put(size > 0)
+        # By step, for the few literals: local pixel and which fields are pixels at all.
+        local, fields = np.zeros((2, *shape), np.int64)
+        local[chunk, step], fields[chunk, step] = schedule.local[flat], schedule.fields[flat]
+        self._local, self._fields = self._put(local), self._put(fields)
+        self._all_fields = []
+        for g in (1, 2, 4, 8):
+            for i in range(g):
+                here = (schedule.size[flat] == g) & (schedule.fields[flat] >> i & 1 == 1)
+                if here.any():
+                    shift = schedule.shift[flat][here].astype(np.int64)
+                    self._all_fields.append(
+                        Field(
+                            self._put(chunk[here]),
+                            self._put(step[here]),
+                            self._put(schedule.local[flat][here] + i),
+                            8 // g * i,
+                            (1 << 8 // g) - 1,
+                            self._put(shift),
+                            self._put(before[here]),
+                            int(shift.max()),
+                        )
+                    )
+
     def _uncoded_bits(self, scan: EncodedScan) -> NDArray[np.int64]:
-        """Return what pixels hold that no step sets, i64[chunks, T * T + 1]."""
+        """Return what pixels hold that no step sets, i64[chunks, T * T]."""
         constant = np.append(scan.model.constant.reshape(-1), False)[self.pixel]
         zero = self._value.offset & self._all_bits
-        bits = np.where(constant, self._value.constant, zero)
-        return np.pad(bits, ((0, 0), (0, 1))).astype(np.int64)
+        return np.where(constant, self._value.constant, zero).astype(np.int64)
 
     @property
     def _all_bits(self) -> int:
@@ -194,61 +213,68 @@ class ChunkGroup:
 
     def next_pass(self) -> torch.Tensor:
         """Decode the next pass: the source's bits, i64[chunks, T * T, 32]."""
+        import torch
+
         bits = self._fill[:, :, None].repeat(1, 1, 32)
-        for s, (size, shift) in enumerate(self._most):
-            self._step(s, size, shift, bits)
+        if self._size.shape[1]:
+            steps = range(self._size.shape[1])
+            symbols = torch.stack([self._next_symbols(s) for s in steps], dim=1)
+            for field in self._all_fields:
+                self._unpack(symbols, field, bits)
+            self._put_literals(symbols, bits)
+            self._plane = self._plane + self._pass_planes
         if self.raw.any():
             self._read_raw(bits)
         self._pass += 1
-        return bits[:, :-1]
+        return bits
 
-    def _step(self, s: int, most_size: int, most_shift: int, bits: torch.Tensor) -> None:
+    def _next_symbols(self, s: int) -> torch.Tensor:
+        """Advance all lanes by step `s`; return the symbols [chunks, 32]."""
         import torch
 
-        all_steps = self._tensors.steps
-        steps = {k: all_steps[k][self._tiles, s].to(torch.int64) for k in _STEP_PARTS}
-        live = self._live & (s < self._tensors.n_steps[self._tiles])
-        symbol = self._next_symbols(steps["cls"], live)
-        size, shift = steps["size"].clamp(min=1), steps["shift"]
-        low = torch.zeros_like(symbol)
-        for k in range(most_shift):
-            word = self._tensors.i16[(self._plane + 2 * k)[:, None] + (self._lane >> 4)]
-            bit = (word.to(torch.int64) >> (self._lane & 15)) & 1
-            low = low | torch.where((shift > k)[:, None], bit << k, 0)
-        self._plane = self._plane + torch.where(live, 2 * shift, 0)
-        escaped = (symbol == ESCAPE) & live[:, None]
-        rank = escaped.to(torch.int64).cumsum(1) - 1
-        width = (8 // size)[:, None]
-        for i in range(most_size):
-            code = (symbol >> (width * i)) & ((1 << width) - 1)
-            code = (code << shift[:, None]) | low
-            value = (code + self._value.offset) & self._all_bits
-            if bool(escaped.any()):
-                at = self._literal[:, None] - (rank * size[:, None] + i + 1) * self._width[:, None]
-                literal = self._read(torch.maximum(at, self._first[:, None]), self._width[:, None])
-                value = torch.where(escaped, literal, value)
-            set_here = live & (i < size) & ((steps["fields"] >> i) & 1 == 1)
-            row = torch.where(set_here, steps["local"] + i, bits.shape[1] - 1)
-            bits[self._chunk, row] = value
-        self._literal = self._literal - escaped.sum(1) * size * self._width
-
-    def _next_symbols(self, cls: torch.Tensor, live: torch.Tensor) -> torch.Tensor:
-        """Advance the lanes of the chunks that are `live` by one symbol; return the symbols."""
-        import torch
-
-        x = self._state
-        entry = self._tensors.table[(cls << TABLE_BITS)[:, None] + (x & 0xFFF)]
+        x, live = self._state, self._step_live[:, s, None]
+        entry = self._tensors.table[self._table_start[:, s, None] + (x & 0xFFF)]
         x = (((entry >> 8) & 0xFFF) + 1) * (x >> TABLE_BITS) + (entry >> 20)
-        need = (x < 1 << 16) & live[:, None]
+        need = (x < 1 << 16) & live
         used = need.to(torch.int64).cumsum(1)
         at = (self._word[:, None] + used - 1).clamp(0, len(self._tensors.i16) - 1)
         word = self._tensors.i16[at].to(torch.int64) & 0xFFFF
-        x = torch.where(need, (x << 16) | word, x)
-        self._state = torch.where(live[:, None], x, self._state)
+        self._state = torch.where(live, torch.where(need, (x << 16) | word, x), self._state)
         self._word = self._word + used[:, -1]
         self._overrun = self._overrun | (self._word > self._last_word)
         self._word = torch.minimum(self._word, self._last_word)
         return entry & 0xFF
+
+    def _unpack(self, symbols: torch.Tensor, field: Field, bits: torch.Tensor) -> None:
+        import torch
+
+        code = (symbols[field.chunk, field.step] >> field.down) & field.limit
+        if field.most_shift:
+            code = code << field.shift[:, None]
+            start = self._plane[field.chunk] + 2 * field.plane
+            for k in range(field.most_shift):
+                at = (start + 2 * k)[:, None] + (self._lane >> 4)
+                bit = (self._tensors.i16[at].to(torch.int64) >> (self._lane & 15)) & 1
+                code = code | torch.where((field.shift > k)[:, None], bit << k, 0)
+        bits[field.chunk, field.row] = (code + self._value.offset) & self._all_bits
+
+    def _put_literals(self, symbols: torch.Tensor, bits: torch.Tensor) -> None:
+        """Put the literals of a pass in place: rare, so one by one in a list."""
+        import torch
+
+        escaped = (symbols == ESCAPE) & self._step_live[:, :, None]
+        count = (escaped * self._size[:, :, None]).reshape(len(symbols), -1)
+        last = count.cumsum(1)
+        chunk, step, lane = escaped.nonzero(as_tuple=True)
+        size = self._size[chunk, step]
+        first = last[chunk, step * 32 + lane] - size
+        for i in range(int(size.max()) if len(size) else 0):
+            at = self._literal[chunk] - (first + i + 1) * self._width[chunk]
+            value = self._read(torch.maximum(at, self._first[chunk]), self._width[chunk])
+            here = ((self._fields[chunk, step] >> i) & 1 == 1) & (i < size)
+            row = self._local[chunk, step] + i
+            bits[chunk[here], row[here], lane[here]] = value[here]
+        self._literal = self._literal - last[:, -1] * self._width
 
     def _read_raw(self, bits: torch.Tensor) -> None:
         import torch
@@ -258,7 +284,7 @@ class ChunkGroup:
         local = torch.arange(self.pixel.shape[1], device=self._device)
         lane = self._pass * 32 + self._lane
         index = local[:, None] * self._n + lane.clamp(max=self._n - 1)
-        bits[chosen, :-1] = self._read(self._first[chosen, None, None] + index * itemsize, itemsize)
+        bits[chosen] = self._read(self._first[chosen, None, None] + index * itemsize, itemsize)
 
     def unsound(self, *, complete: bool) -> NDArray[np.bool_]:
         """Bool[chunks]: something speaks against what was decoded so far."""
