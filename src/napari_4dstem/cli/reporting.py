@@ -53,7 +53,8 @@ def print_error(error: FourDStemError) -> None:
     """Say what, where, what was expected, what was found, and what to do."""
     from rich.text import Text
 
-    lines = [Text.assemble(("Error: ", "bold red"), error.what.rstrip(".") + ".")]
+    end = "" if error.what.endswith((".", "?", "!")) else "."
+    lines = [Text.assemble(("Error: ", "bold red"), error.what + end)]
     for label, text in (
         ("where", error.where),
         ("expected", error.expected),
