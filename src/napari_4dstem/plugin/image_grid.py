@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from napari_4dstem.plugin.sessions import Session
 
 
+_NARROWEST = 430
+
+
 class ImageGrid(QWidget):
     """One view for each detector that is shown; crosshair and zoom move together.
 
@@ -37,6 +40,8 @@ class ImageGrid(QWidget):
         self._empty.setWordWrap(True)
         self._layout.addWidget(self._empty, 0, 0)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        # many images are drawn smaller; they must not widen the window
+        self.setMinimumWidth(_NARROWEST)
         events = session.events
         events.detectors.connect(self.refresh)
         events.acquisition.connect(self._start)

@@ -45,7 +45,8 @@ class _Job:
 class ImageWorker:
     """A thread that runs the newest job of each key, in the order in which keys were asked for.
 
-    The thread starts with the first job and ends when there is nothing to do. `done` and `failed` are called on it.
+    The thread starts with the first job and ends when there is nothing to do. `done` and `failed`
+    are called on it.
 
     Parameters
     ----------

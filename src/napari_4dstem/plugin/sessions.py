@@ -12,8 +12,6 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from psygnal import Signal, SignalGroup
-
 from napari_4dstem.errors import UsageError
 from napari_4dstem.plugin import notify
 from napari_4dstem.plugin.canvas_readout import CanvasReadout
@@ -26,6 +24,7 @@ from napari_4dstem.plugin.scan_layer import ScanLayer
 from napari_4dstem.plugin.scan_list import ScanList
 from napari_4dstem.plugin.scan_view import ScanView
 from napari_4dstem.plugin.session_detectors import SessionDetectors
+from napari_4dstem.plugin.session_events import SessionEvents
 from napari_4dstem.plugin.session_images import ImageBoard
 
 if TYPE_CHECKING:
@@ -37,22 +36,6 @@ if TYPE_CHECKING:
 
 PatternMode = Literal["cursor", "mean", "maximum"]
 PatternScale = Literal["linear", "sqrt", "log"]
-
-
-class SessionEvents(SignalGroup):
-    """What a session tells, always on the GUI thread."""
-
-    acquisition = Signal(object, description="the active acquisition, or None")
-    acquisitions = Signal(description="the list of acquisitions changed")
-    state = Signal(object, description="an acquisition whose state changed")
-    progress = Signal(object, description="progress of the active acquisition")
-    cursor = Signal(int, int, description="scan row and column")
-    detectors = Signal(description="detectors came, went, moved, were shown or hidden")
-    active_detector = Signal(object, description="name, or None")
-    images = Signal(str, description="name of the detector whose image is new")
-    disk = Signal(object, description="the fitted disk, or None")
-    pattern_mode = Signal(str)
-    pattern_scale = Signal(str)
 
 
 class Session(SessionDetectors):
