@@ -59,6 +59,11 @@ class ScanTensors:
         return cls(u8, u8.view(torch.int16), base, table, schedule)
 
 
+def _take(source: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return ``source[at]``; on processors twice as quick, and known to Metal unlike `take`."""
+    return source.index_select(0, at.reshape(-1)).view(at.shape)
+
+
 def _even(size: int) -> int:
     return size + size % 2
 
@@ -233,12 +238,12 @@ class ChunkGroup:
         import torch
 
         x, live = self._state, self._step_live[:, s, None]
-        entry = self._tensors.table[self._table_start[:, s, None] + (x & 0xFFF)]
+        entry = _take(self._tensors.table, self._table_start[:, s, None] + (x & 0xFFF))
         x = (((entry >> 8) & 0xFFF) + 1) * (x >> TABLE_BITS) + (entry >> 20)
         need = (x < 1 << 16) & live
         used = need.to(torch.int64).cumsum(1)
         at = (self._word[:, None] + used - 1).clamp(0, len(self._tensors.i16) - 1)
-        word = self._tensors.i16[at].to(torch.int64) & 0xFFFF
+        word = _take(self._tensors.i16, at).to(torch.int64) & 0xFFFF
         self._state = torch.where(live, torch.where(need, (x << 16) | word, x), self._state)
         self._word = self._word + used[:, -1]
         self._overrun = self._overrun | (self._word > self._last_word)
@@ -254,7 +259,7 @@ class ChunkGroup:
             start = self._plane[field.chunk] + 2 * field.plane
             for k in range(field.most_shift):
                 at = (start + 2 * k)[:, None] + (self._lane >> 4)
-                bit = (self._tensors.i16[at].to(torch.int64) >> (self._lane & 15)) & 1
+                bit = (_take(self._tensors.i16, at).to(torch.int64) >> (self._lane & 15)) & 1
                 code = code | torch.where((field.shift > k)[:, None], bit << k, 0)
         bits[field.chunk, field.row] = (code + self._value.offset) & self._all_bits
 
