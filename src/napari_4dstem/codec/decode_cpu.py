@@ -96,14 +96,13 @@ class CpuDecoder:
     def _scale_in_place(self, block: int, out: NDArray[np.uint32]) -> None:
         """Turn codes into floats, except in raw chunks, which hold floats already."""
         layout = self.scan.layout
-        coded = np.ones(layout.detector_shape, bool)
+        raw = np.zeros(layout.detector_shape, bool)
         for t in np.flatnonzero(self.scan.chunk_mode[block] == RAW):
             rect = layout.tile_at(int(t))
-            coded[rect.r0 : rect.r1, rect.c0 : rect.c1] = False
-        columns = coded.reshape(-1)
+            raw[rect.r0 : rect.r1, rect.c0 : rect.c1] = True
         for pattern in out:  # one at a time: no copies of a whole block in float64
-            floats = (pattern * np.float64(self.scan.values.scale)).astype(np.float32)
-            np.copyto(pattern, floats.view(np.uint32), where=columns)
+            floats = float_values(pattern, raw.reshape(-1), self.scan.values.scale)
+            pattern[...] = floats.view(np.uint32)
 
     def sums(self, block: int, pixels: NDArray[np.bool_], tiles: NDArray[np.int64]) -> Sums:
         """Return sums under `pixels` bool[H, W] over the listed tiles."""
