@@ -57,6 +57,8 @@ def test_states_and_events_of_a_whole_life(tmp_path: Path) -> None:
         held = acquisition.resident_bytes
         assert 0 < held < acquisition.logical_bytes == DATA.nbytes
         assert 0 < acquisition.encoded_bytes < DATA.nbytes / 2
+        # All but the statistics and the list of positions, which are a few KiB, is booked.
+        assert ledger.total(owner=acquisition.owner) > acquisition.encoded_bytes - 16_000
         acquisition.encode(wait=True)
         assert heard.states == ["partial", "encoded"]  # nothing left to do
 

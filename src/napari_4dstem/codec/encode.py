@@ -166,9 +166,9 @@ class ScanEncoder:
             layout=layout,
             model=plan.model,
             values=plan.values,
-            chunk_off=np.zeros((shape[0], shape[1] + 1), np.uint32),
-            chunk_mode=np.zeros(shape, np.uint8),
-            chunk_crc=np.zeros(shape, np.uint32),
+            chunk_off=allocator.empty(Kind.ENCODED, (shape[0], shape[1] + 1), np.uint32),
+            chunk_mode=allocator.empty(Kind.ENCODED, shape, np.uint8),
+            chunk_crc=allocator.empty(Kind.ENCODED, shape, np.uint32),
             blocks=[np.zeros(PADDING, np.uint8) for _ in range(layout.n_blocks)],
             index=self.index,
         )
