@@ -12,8 +12,8 @@ from napari.components import ViewerModel
 from napari.layers import Layer
 
 import napari_4dstem as n4
-from napari_4dstem.plugin.pattern_layer import pattern_limits
-from napari_4dstem.plugin.pattern_stack import PatternStack
+from napari_4dstem.plugin.canvas.pattern_layer import pattern_limits
+from napari_4dstem.plugin.canvas.pattern_stack import PatternStack
 from napari_4dstem.plugin.reader import NO_LAYER, get_reader, read
 from tests.plugin.scans import disk_scan, save
 

@@ -14,7 +14,7 @@ import napari_4dstem as n4
 from napari_4dstem.calibration import Quantity
 from napari_4dstem.detectors import Annulus, Circle
 from napari_4dstem.errors import UsageError
-from napari_4dstem.plugin.session_texts import (
+from napari_4dstem.plugin.session.session_texts import (
     camera_readout,
     disk_text,
     shape_line,

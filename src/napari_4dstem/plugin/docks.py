@@ -12,9 +12,9 @@ from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 from napari_4dstem.plugin import notify
 
 if TYPE_CHECKING:
-    from napari_4dstem.plugin.explorer import ExplorerDock
-    from napari_4dstem.plugin.load_dock import LoadDock
-    from napari_4dstem.plugin.memory_dock import MemoryDock
+    from napari_4dstem.plugin.explorer_panel.explorer import ExplorerDock
+    from napari_4dstem.plugin.load_panel.load_dock import LoadDock
+    from napari_4dstem.plugin.memory_panel.memory_dock import MemoryDock
 
 PLUGIN = "napari-4dstem"
 EXPLORER, MEMORY, LOAD = "4D-STEM explorer", "4D-STEM memory", "4D-STEM load"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_4dstem.plugin import docks, notify
-from napari_4dstem.plugin.pattern_layer import is_pattern_layer
+from napari_4dstem.plugin.canvas.pattern_layer import is_pattern_layer
 from napari_4dstem.plugin.sessions import session_for
 
 if TYPE_CHECKING:

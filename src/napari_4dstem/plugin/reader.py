@@ -63,7 +63,7 @@ def read(path: str | Sequence[str]) -> list[LayerData]:
 
 def _read(path: Path) -> LayerData:
     from napari_4dstem.opening import open as open_acquisition
-    from napari_4dstem.plugin.pattern_layer import layer_tuple
+    from napari_4dstem.plugin.canvas.pattern_layer import layer_tuple
 
     acquisition = open_acquisition(path)
     try:

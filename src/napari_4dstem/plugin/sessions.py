@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from napari_4dstem.errors import UsageError
 from napari_4dstem.plugin import notify
-from napari_4dstem.plugin.canvas_readout import CanvasReadout
-from napari_4dstem.plugin.cursor_keys import bind_cursor_keys
-from napari_4dstem.plugin.detector_overlay import DetectorOverlay
+from napari_4dstem.plugin.canvas.canvas_readout import CanvasReadout
+from napari_4dstem.plugin.canvas.cursor_keys import bind_cursor_keys
+from napari_4dstem.plugin.canvas.detector_overlay import DetectorOverlay
+from napari_4dstem.plugin.canvas.pattern_display import PatternDisplay
+from napari_4dstem.plugin.canvas.scan_layer import ScanLayer
 from napari_4dstem.plugin.gui_thread import GuiThread
-from napari_4dstem.plugin.image_worker import ImageWorker
-from napari_4dstem.plugin.pattern_display import PatternDisplay
-from napari_4dstem.plugin.scan_layer import ScanLayer
-from napari_4dstem.plugin.scan_list import ScanList
-from napari_4dstem.plugin.scan_view import ScanView
-from napari_4dstem.plugin.session_detectors import SessionDetectors
-from napari_4dstem.plugin.session_events import SessionEvents
-from napari_4dstem.plugin.session_images import ImageBoard
+from napari_4dstem.plugin.session.image_worker import ImageWorker
+from napari_4dstem.plugin.session.scan_list import ScanList
+from napari_4dstem.plugin.session.scan_view import ScanView
+from napari_4dstem.plugin.session.session_detectors import SessionDetectors
+from napari_4dstem.plugin.session.session_events import SessionEvents
+from napari_4dstem.plugin.session.session_images import ImageBoard
 
 if TYPE_CHECKING:
     from napari.components import ViewerModel

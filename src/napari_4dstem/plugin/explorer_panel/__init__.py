@@ -1,0 +1,1 @@
+"""The explorer dock: patterns, detectors and the real-space images they make."""

@@ -1,0 +1,1 @@
+"""The load dock: what a file holds, and how its frames form a scan."""

@@ -1,0 +1,1 @@
+"""The real-space view: a raster image with crosshair, scale bar and levels."""

@@ -1,0 +1,1 @@
+"""The parts of a session: scans, detectors, images and what is said about them."""
