@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -25,6 +26,15 @@ _THREADS_END_WITHIN_S = 2.0
 _MODAL_DIALOG_LIMIT_S = 2.0
 
 _failed = pytest.StashKey[bool]()
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs under test, also where the tests run in the background.
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

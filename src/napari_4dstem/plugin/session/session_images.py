@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from napari_4dstem.loading.preview import Preview
 
 _KEY = "images"
+# When an exact image takes longer than a person notices, a rough one is shown first.
+ROUGH_FIRST_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class ImageResult:
     valid
         bool, scan shape: where `values` mean something.
     label
-        ``"exact"``, or ``"coarse 124 of 1024"``: positions that are exact, and all.
+        ``"exact"``; ``"coarse 124 of 1024"``: positions that are exact, and all; or
+        ``"coarse estimate"``: from the sums of whole tiles.
     generation
         Grows with every request; a result never replaces one of a later request.
     overloads
@@ -94,6 +98,7 @@ class ImageBoard:
         self._wishes: dict[str, _Wish] = {}
         self._generations = itertools.count(1)
         self._previews: dict[str, tuple[Any, Preview | None]] = {}
+        self._exact_took = 0.0
 
     def request(self, acquisition: Acquisition, detectors: Iterable[DetectorView]) -> None:
         """Ask for the images of detectors; newer requests replace older ones of the same name."""
@@ -111,6 +116,7 @@ class ImageBoard:
         with self._lock:
             self._wishes.clear()
             self._previews = {}
+        self._exact_took = 0.0
 
     def _run(self, cancelled: Cancelled) -> None:
         with self._lock:
@@ -121,7 +127,7 @@ class ImageBoard:
             if exact:
                 self._previews = {}
             for name, wish in exact.items():
-                self._deliver(wish.acquisition, _exact_image(name, wish, cancelled))
+                self._exact(name, wish, cancelled)
                 done.add(name)
             coarse = {n: w for n, w in wishes.items() if n not in exact}
             self._preview(coarse, cancelled)
@@ -130,6 +136,27 @@ class ImageBoard:
             self._put_back({n: w for n, w in wishes.items() if n not in done})
             raise
         self._count_overloads(exact, cancelled)
+
+    def _exact(self, name: str, wish: _Wish, cancelled: Cancelled) -> None:
+        """Make an exact image; if the last one took long, a rough one is shown before.
+
+        While the detector goes on moving, rough ones do: the exact one is made when it rests.
+        """
+        if self._exact_took > ROUGH_FIRST_S:
+            rough = wish.acquisition.estimate(wish.shape)
+            if rough is not None:
+                valid = np.asarray(wish.acquisition.valid)
+                self._deliver(
+                    wish.acquisition,
+                    ImageResult(name, wish.shape, rough, valid, "coarse estimate", wish.generation),
+                )
+                with self._lock:
+                    if name in self._wishes:
+                        return
+        begun = time.monotonic()
+        image = _exact_image(name, wish, cancelled)
+        self._exact_took = time.monotonic() - begun
+        self._deliver(wish.acquisition, image)
 
     def _put_back(self, wishes: dict[str, _Wish]) -> None:
         """Ask again for what a newer request of another detector interrupted."""
