@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.synthetic import Recipe, simulate
 from napari_4dstem.codec.decode_cpu import CpuDecoder
 from napari_4dstem.codec.encode import ScanEncoder, plan_coding
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.readiness import warm_up
 from napari_4dstem.detectors import Circle, tile_cover
 from napari_4dstem.ledger import HostAllocator, Ledger

@@ -28,7 +28,7 @@ import torch  # noqa: E402
 from benchmarks.synthetic import Recipe, simulate  # noqa: E402
 from napari_4dstem.codec.decode_cpu import CpuDecoder  # noqa: E402
 from napari_4dstem.codec.encode import ScanEncoder, plan_coding  # noqa: E402
-from napari_4dstem.codec.layout import EncodedScan  # noqa: E402
+from napari_4dstem.codec.encoded_scan import EncodedScan  # noqa: E402
 from napari_4dstem.codec.oracle import TorchOracle  # noqa: E402
 from napari_4dstem.codec.protocol import BlockDecoder  # noqa: E402
 from napari_4dstem.ledger import HostAllocator, Ledger  # noqa: E402

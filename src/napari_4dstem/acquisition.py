@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.calibration import Calibration
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.comparing import Comparison, compare
 from napari_4dstem.container import ContainerHeader, SourceIdentity, write
 from napari_4dstem.errors import FourDStemError, SaveError

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.encode import CodingPlan, ScanEncoder, plan_coding
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.protocol import BlockDecoder
 from napari_4dstem.ledger import HostAllocator, Ledger
 

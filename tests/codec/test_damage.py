@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from napari_4dstem.codec.decode_cpu import CpuDecoder
-from napari_4dstem.codec.layout import PADDING, RAW, EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.layout import PADDING, RAW
 from napari_4dstem.codec.model import make_schedule
 from napari_4dstem.errors import ContainerError
 from tests.codec.cases import Case, assert_decodes, counts

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_4dstem.codec.decode_cpu import CpuDecoder
-from napari_4dstem.codec.index import moments_fit
+from napari_4dstem.codec.moments import moments_fit
 from napari_4dstem.errors import UsageError
 from tests.codec.cases import Case, assert_same_sums, counts
 

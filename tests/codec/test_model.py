@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_4dstem.codec.layout import ScanLayout, ValueMap
+from napari_4dstem.codec.layout import ScanLayout
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, PixelModel, make_schedule
 from napari_4dstem.codec.statistics import Sample, build_model, round_frequencies
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.errors import ContainerError
 from tests.codec.cases import counts
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from napari_4dstem.codec import encode_kernels, product_kernels, reduce_kernels
 from napari_4dstem.codec.decode_cpu import CpuDecoder
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.readiness import is_ready, warm_up
 from napari_4dstem.container import ContainerHeader, open_container, write
 from tests.codec.cases import Case, assert_decodes, counts

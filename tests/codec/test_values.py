@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from napari_4dstem.codec.encode import ScanEncoder, plan_coding
-from napari_4dstem.codec.layout import ValueMap
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.codec.values import (
     UNCODABLE,
     choose_value_map,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.decode_cpu import CpuDecoder
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.container import open_container, verify
 from tests.fuzz.damage import cut, flip_bits, overwrite
 from tests.fuzz.run import WrongResult

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from napari_4dstem.codec import product_kernels as kernels
 from napari_4dstem.codec.decode_kernels import BlockBytes, Coding
-from napari_4dstem.codec.index import moments_fit, refuse_moments
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.kernel_types import Geometry, kernel_array
-from napari_4dstem.codec.layout import RAW, EncodedScan
+from napari_4dstem.codec.layout import RAW
 from napari_4dstem.codec.model import make_schedule
+from napari_4dstem.codec.moments import moments_fit, refuse_moments
 from napari_4dstem.codec.protocol import Moments, Reduced, Sums
 from napari_4dstem.codec.values import bits_dtype, float_values, sums_exactly, value_coding
 

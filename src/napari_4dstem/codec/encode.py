@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.encode_kernels import Scratch, Target, encode_tiles
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.index import new_index
 from napari_4dstem.codec.kernel_types import Geometry, kernel_array
 from napari_4dstem.codec.layout import (
     LANES,
     PADDING,
-    EncodedScan,
     ScanLayout,
-    ValueMap,
     choose_passes,
     choose_tile,
     cut_blocks,
@@ -31,6 +30,7 @@ from napari_4dstem.codec.layout import (
 from napari_4dstem.codec.model import PixelModel, make_schedule
 from napari_4dstem.codec.reduce_kernels import BlockSums, new_block_sums
 from napari_4dstem.codec.statistics import Sample, build_model
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.codec.values import (
     bits_dtype,
     choose_value_map,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import EncodedScan, ScanLayout
-from napari_4dstem.errors import UsageError
+from napari_4dstem.codec.layout import ScanLayout
 from napari_4dstem.ledger import Allocator, Kind
 
 _WIDTHS = {
@@ -125,29 +124,6 @@ def new_index(
         max_pattern=max_pattern,
         nodata_count=allocator.empty(Kind.INDEX, shape, np.int64),
         masked=kept_mask,
-    )
-
-
-def moments_fit(scan: EncodedScan) -> bool:
-    """Whether first moments of any pattern of an integer scan stay below 2^63."""
-    if scan.values.is_float:
-        return True
-    layout = scan.layout
-    furthest = max(layout.detector_shape)
-    if 2 ** (8 * layout.dtype.itemsize) * layout.n_pixels * furthest < 1 << 63:
-        return True
-    if scan.index is None or layout.dtype.kind == "i":
-        return False
-    brightest = int(np.maximum(scan.index.max_pattern, 0).sum(dtype=np.uint64))
-    return brightest * furthest < 1 << 63
-
-
-def refuse_moments() -> NoReturn:
-    """Raise the error of a scan whose moments do not fit (`moments_fit`)."""
-    raise UsageError(
-        "The values are too large for exact first moments",
-        expected="moments below 2^63",
-        action="Choose a smaller part of the camera, or bin it",
     )
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.index import moments_fit, refuse_moments
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.moments import moments_fit, refuse_moments
 from napari_4dstem.codec.oracle_chunks import ChunkGroup, ScanTensors
 from napari_4dstem.codec.protocol import Moments, Reduced, Sums
 from napari_4dstem.codec.values import bits_dtype, float_values, value_coding

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.kernel_types import ValueCoding
-from napari_4dstem.codec.layout import RAW, EncodedScan
+from napari_4dstem.codec.layout import RAW
 from napari_4dstem.codec.model import ESCAPE, TABLE_BITS, Schedule, make_schedule
 
 if TYPE_CHECKING:

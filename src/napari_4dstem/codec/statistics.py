@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import ValueMap
 from napari_4dstem.codec.model import CONSTANT, ESCAPE, OCTET, TABLE_SIZE, PixelModel
 from napari_4dstem.codec.reduce_kernels import add_moments, count_symbols
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.codec.values import constant_pixels, pattern_codes
 
 # Pixels per symbol by the brightest mean count of an octet, and the classes each size may have.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.kernel_types import MAX_CODE, ValueCoding
-from napari_4dstem.codec.layout import ValueMap
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.errors import UsageError
 
 UNCODABLE = 0xFFFFFFFF

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from napari_4dstem.codec.layout import EncodedScan, ValueMap
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.value_map import ValueMap
 from napari_4dstem.errors import UsageError
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from napari_4dstem.codec.layout import PADDING, RAW, EncodedScan, ScanLayout
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.layout import PADDING, RAW, ScanLayout
 from napari_4dstem.codec.model import PixelModel
 from napari_4dstem.container.arrays import REQUIRED, ArrayFile
 from napari_4dstem.container.header import ContainerHeader, Details

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from napari_4dstem.codec.layout import ValueKind, ValueMap
+from napari_4dstem.codec.value_map import ValueKind, ValueMap
 from napari_4dstem.errors import ContainerError
 
 MAGIC: Final = b"ANS4D\r\n\x1a"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.protocol import BlockDecoder
 from napari_4dstem.container.arrays import ArrayFile, is_intact
 from napari_4dstem.container.reading import open_container

@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import PADDING, EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.layout import PADDING
 from napari_4dstem.container.files import is_in_use, replacing, write_all
 from napari_4dstem.container.hdf5 import ALIGNMENT, Dataset, Skeleton, make_skeleton
 from napari_4dstem.container.header import ContainerHeader

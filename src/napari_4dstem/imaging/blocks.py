@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.index import Index, refuse_moments
-from napari_4dstem.codec.layout import EncodedScan, ScanLayout
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.index import Index
+from napari_4dstem.codec.layout import ScanLayout
+from napari_4dstem.codec.moments import refuse_moments
 from napari_4dstem.codec.protocol import BlockDecoder, Moments, Reduced, Sums
 from napari_4dstem.errors import CancelledError, DamagedDataError
 from napari_4dstem.sources import Source

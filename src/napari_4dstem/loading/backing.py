@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, Self
 
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.errors import ReleasedError
 from napari_4dstem.imaging.blocks import PatternBlocks
 from napari_4dstem.sources import Source

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_4dstem.codec.encode import CodingPlan, ScanEncoder
-from napari_4dstem.codec.layout import EncodedScan, ScanLayout
+from napari_4dstem.codec.encoded_scan import EncodedScan
+from napari_4dstem.codec.layout import ScanLayout
 from napari_4dstem.codec.protocol import BlockDecoder
 from napari_4dstem.ledger import Allocator
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from napari_4dstem.codec.decode_cpu import CpuDecoder
 from napari_4dstem.codec.encode import ScanEncoder, plan_coding
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.errors import CancelledError
 from napari_4dstem.imaging.blocks import read_positions
 from napari_4dstem.imaging.spread import processor_count

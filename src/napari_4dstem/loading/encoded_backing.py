@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.protocol import BlockDecoder
 from napari_4dstem.errors import DeviceError, MemoryRefused, UsageError
 from napari_4dstem.imaging.blocks import CodedBlocks

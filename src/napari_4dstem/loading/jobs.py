@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.imaging.blocks import DenseBlocks
 from napari_4dstem.ledger import HostAllocator
 from napari_4dstem.loading.backing import Backing

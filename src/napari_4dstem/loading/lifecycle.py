@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from napari_4dstem.codec.layout import EncodedScan
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.errors import CancelledError, FourDStemError, ReleasedError, SourceChangedError
 from napari_4dstem.imaging.blocks import CodedBlocks, DenseBlocks, GrowingBlocks
 from napari_4dstem.imaging.region_pattern import PatternSummary

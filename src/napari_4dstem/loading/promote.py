@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.codec.index import Index
-from napari_4dstem.codec.layout import EncodedScan
 from napari_4dstem.errors import CancelledError
 from napari_4dstem.ledger import Allocator, Kind
 
