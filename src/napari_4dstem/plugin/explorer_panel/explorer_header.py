@@ -32,6 +32,8 @@ class ExplorerHeader(QWidget):
         self._session = weakref.ref(session)
         self.title, self.facts = QElidingLabel(), QElidingLabel()
         self.title.setStyleSheet("font-weight: 600;")
+        # Bold underscores reach below what the label takes by itself.
+        self.title.setMinimumHeight(self.title.fontMetrics().height() + 6)
         self.stage = QElidingLabel()
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)

@@ -20,14 +20,14 @@ DOT = " · "
 
 
 def shape_line(acquisition: Acquisition) -> str:
-    """Return shapes and beam: ``"32 x 32 scan · 96 x 96 camera · uint16 · 300 kV"``."""
+    """Return shapes and beam: ``"32 x 32 scan · 96 x 96 camera · uint16 · 300 kV · α 22 mrad"``."""
     rows, columns, height, width = acquisition.shape
     parts = [f"{rows} x {columns} scan", f"{height} x {width} camera", str(acquisition.dtype)]
     energy = acquisition.calibration.beam_energy
     angle = acquisition.calibration.convergence_angle
     parts.append("kV unknown" if energy is None else f"{energy.value:.4g} kV")
     if angle is not None:
-        parts.append(f"semi-angle {angle.text}")
+        parts.append(f"α {angle.text}")
     return DOT.join(parts)
 
 
