@@ -73,6 +73,7 @@ bench-quick: setup  ## The same on small data.
 
 screenshots: setup  ## Draw the pictures of the documentation anew.
 	$(DISPLAYED) $(BIN)/python scripts/demo.py --size 1280x800 --screenshot docs/images/demo.png
+	$(DISPLAYED) $(BIN)/python scripts/screenshots.py
 	QT_SCALE_FACTOR=2 xvfb-run -a -s "-screen 0 2600x1640x24" \
 		$(BIN)/python scripts/demo.py --size 1280x800 --screenshot docs/images/demo@2x.png
 

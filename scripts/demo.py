@@ -30,7 +30,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", nargs="?", type=Path, default=_sample(), help="file to open")
+    parser.add_argument("file", nargs="?", type=Path, default=sample(), help="file to open")
     parser.add_argument("--screenshot", type=Path, help="write a picture of the window and leave")
     parser.add_argument(
         "--size", type=_size, default=(1280, 800), help="of the window, as 1280x800"
@@ -43,7 +43,7 @@ def _size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def _sample() -> Path:
+def sample() -> Path:
     folder = Path(str(files("napari_4dstem"))) / "data"
     return min(folder.glob("*.ans4d"))
 
@@ -66,25 +66,25 @@ def _draw(file: Path, target: Path, size: tuple[int, int]) -> int:
     viewer = napari.Viewer()
     viewer.window.resize(*size)
     session = explore(viewer, file)
-    done = _wait(lambda: any(i.label == "exact" for i in session.images.values()))
-    _settle(1.5)
+    done = wait(lambda: any(i.label == "exact" for i in session.images.values()))
+    settle(1.5)
     viewer.screenshot(str(target), canvas_only=False, flash=False)
     viewer.close()
-    _settle(0.2)
+    settle(0.2)
     print(f"Wrote {target}")
     return 0 if done else _complain(session)
 
 
-def _wait(condition: Callable[[], bool]) -> bool:
+def wait(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
-        _settle(0.1)
+        settle(0.1)
         if condition():
             return True
     return False
 
 
-def _settle(seconds: float) -> None:
+def settle(seconds: float) -> None:
     """Let the window live for a while."""
     from qtpy.QtWidgets import QApplication
 

@@ -21,6 +21,7 @@ EXPLORER, MEMORY, LOAD = "4D-STEM explorer", "4D-STEM memory", "4D-STEM load"
 
 # Share of the window's width for the explorer, and of its height for the memory panel.
 _EXPLORER_SHARE, _MEMORY_SHARE = 0.45, 0.3
+_LOAD_WIDTH = 440
 _CANVAS_SETTLES_MS = (50, 400)
 
 
@@ -92,7 +93,20 @@ def show_load(viewer: Any, path: str | None = None) -> LoadDock:
     panel = cast("LoadDock", widget)
     if path is not None:
         panel.show_info(path)
+    # the window lays its panels out one event-loop turn later
+    QTimer.singleShot(0, functools.partial(_widen, weakref.ref(dock)))
     return panel
+
+
+@notify.guarded
+def _widen(reference: weakref.ref[QDockWidget]) -> None:
+    """Give a dock that came up alone the width that its fields and texts need."""
+    dock = reference()
+    window = None if dock is None else _main_window(dock)
+    if dock is None or window is None or dock.isFloating():
+        return
+    if dock.width() < _LOAD_WIDTH:
+        window.resizeDocks([dock], [_LOAD_WIDTH], Qt.Orientation.Horizontal)
 
 
 def has_window(viewer: Any) -> bool:

@@ -91,7 +91,7 @@ class RealSpaceView(QWidget):
         self.colormap_box = _combo("Colour map", IMAGE_COLORMAPS)
         for index, name in enumerate(IMAGE_COLORMAPS):
             self.colormap_box.setItemIcon(index, _ramp_icon(name))
-        self.colormap_box.setIconSize(QSize(20, 10))
+        self.colormap_box.setIconSize(QSize(12, 10))
         self.scale_box = _combo("How values between the levels are spread", DISPLAY_SCALES)
         self.auto_button = QPushButton("Auto")
         self.auto_button.setCheckable(True)
