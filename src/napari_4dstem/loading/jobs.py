@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,39 @@ from napari_4dstem.codec.encoded_scan import EncodedScan
 from napari_4dstem.imaging.blocks import DenseBlocks
 from napari_4dstem.ledger import HostAllocator
 from napari_4dstem.loading.backing import Backing
-from napari_4dstem.loading.coarse import read_coarse
+from napari_4dstem.loading.coarse import CoarseScan, read_coarse
 from napari_4dstem.loading.events import Progress
 from napari_4dstem.loading.promote import copy_to_ram
 from napari_4dstem.loading.waiting import run_cancellably
 
-if TYPE_CHECKING:
-    from napari_4dstem.loading.lifecycle import Lifecycle
-
 _REPORT_EVERY = 0.05  # seconds between two progress signals
 
 Finished = tuple[EncodedScan, NDArray[np.int64]]
+
+
+class Host(Protocol):
+    """What a job needs of the acquisition that it works for: its `Lifecycle`.
+
+    The methods are explained there. A job that was cancelled is turned away with `CancelledError`.
+    """
+
+    nodata: int | None
+    allocator: HostAllocator
+
+    def know_coarse(self, job: Job, coarse: CoarseScan) -> None:
+        """Keep the coarse scan."""
+
+    def grow(self, job: Job, scan: EncodedScan, done: NDArray[np.bool_]) -> None:
+        """Read finished blocks from the growing scan from now on."""
+
+    def report(self, job: Job, progress: Progress) -> None:
+        """Tell how far it is."""
+
+    def finish(self, job: Job, scan: EncodedScan, lost: NDArray[np.int64]) -> None:
+        """Switch over to the finished scan."""
+
+    def fail(self, job: Job, error: BaseException) -> None:
+        """Go back to where the job started."""
 
 
 class Job:
@@ -45,7 +67,7 @@ class Job:
         Scan positions to do.
     """
 
-    def __init__(self, life: Lifecycle, start: Backing, total: int) -> None:
+    def __init__(self, life: Host, start: Backing, total: int) -> None:
         self.life, self.start, self.total = life, start, total
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._run, name="n4-load", daemon=True)
@@ -83,7 +105,7 @@ class EncodeJob(Job):
         Bool [H, W], pixels that the tile sums leave out.
     """
 
-    def __init__(self, life: Lifecycle, start: Backing, masked: NDArray[np.bool_]) -> None:
+    def __init__(self, life: Host, start: Backing, masked: NDArray[np.bool_]) -> None:
         assert start.source is not None
         self._source, self._masked = start.source, masked
         super().__init__(life, start, int(self._source.recorded.sum()))
@@ -150,7 +172,7 @@ class PromoteJob(Job):
         Where the bytes come from.
     """
 
-    def __init__(self, life: Lifecycle, start: Backing, allocator: HostAllocator) -> None:
+    def __init__(self, life: Host, start: Backing, allocator: HostAllocator) -> None:
         assert start.scan is not None
         self._scan, self._allocator = start.scan, allocator
         super().__init__(life, start, start.scan.layout.n_positions)
