@@ -53,7 +53,7 @@ def read_index(file: ArrayFile, layout: ScanLayout, problems: list[str]) -> Inde
     for name, dtype in dtypes.items():
         array = file.optional(f"index/{name}")
         if array is None or array.shape != layout.detector_shape or array.dtype != dtype:
-            problems.append(f"The short cut index/{name} is damaged: all are made again")
+            problems.append(f"The short cut index/{name} is damaged: images take longer without")
             return None
         parts[name] = array
     masked = parts.pop("masked").astype(bool)
@@ -61,7 +61,7 @@ def read_index(file: ArrayFile, layout: ScanLayout, problems: list[str]) -> Inde
     if file.table.find("index/tile_width") is not None:
         rows = _tile_sum(file, layout)
         if rows is None:
-            problems.append("The tile sums are damaged: they are made again")
+            problems.append("The tile sums are damaged: images take longer without")
     return Index(
         tile_sum=rows,
         sum_pattern=parts["sum_pattern"],
