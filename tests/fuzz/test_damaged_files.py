@@ -11,7 +11,7 @@ from tests.fuzz import run_target
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("target", ["arina", "npy"])
+@pytest.mark.parametrize("target", ["ans4d", "arina", "npy"])
 def test_damaged_files_never_crash(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     report = run_target(target, 200, seed=int(time.time()) % 1_000_000)
     with capsys.disabled():
