@@ -80,6 +80,31 @@ def test_a_file_that_is_not_ready_opens_the_load_panel(viewer, tmp_path, shared_
     assert "data_000001" in panel.banner.headline.text() + panel.banner.text.text()
 
 
+def test_an_interrupted_scan_is_opened_from_the_load_panel(viewer, shared_data):
+    """The panel that napari makes, beside the explorer, in a window that keeps its size."""
+    viewer.window.resize(1280, 800)
+    viewer.open(str(shared_data / "sim_sto" / "sim_sto_master.h5"), plugin="napari-4dstem")
+    session = session_for(viewer)
+    wait(lambda: docks.EXPLORER in shown(viewer) and session.acquisition is not None)
+    pump(0.5)
+    interrupted = shared_data / "sim_variants" / "var_truncated_master.h5"
+    assert viewer.open(str(interrupted), plugin="napari-4dstem") == []
+    wait(lambda: docks.LOAD in shown(viewer))
+    panel = next(w for n, w in viewer.window.dock_widgets.items() if docks.LOAD in n)
+    wait(lambda: panel.report is not None)
+    pump(0.3)
+    assert panel.window().height() <= 800
+    assert panel.form.partial.isVisible()
+    panel.form.partial.setChecked(True)
+    wait(lambda: panel.open_button.isEnabled())
+    panel.open_button.click()
+    wait(lambda: session.acquisition.name == "var_truncated")
+    wait(lambda: session.acquisition.state == "encoded")
+    assert session.acquisition.scan_shape == (8, 8)
+    assert session.acquisition.valid.sum() == 50
+    assert len(session.acquisitions) == 2
+
+
 def test_opening_without_panels_is_a_preference(viewer, shared_data):
     from napari.settings import get_plugin_settings
 

@@ -6,7 +6,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from qtpy.QtCore import QObject, Qt, QTimer
+from qtpy.QtCore import QObject, QSize, Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 from napari_4dstem.plugin import notify
@@ -34,8 +34,10 @@ def show_panels(viewer: Any) -> None:
 
 
 def show_explorer(viewer: Any) -> ExplorerDock:
-    """Show the explorer; return it."""
-    return cast("ExplorerDock", _show(viewer, EXPLORER)[1])
+    """Show the explorer, in front of what shares its place; return it."""
+    dock, widget = _show(viewer, EXPLORER)
+    dock.raise_()
+    return cast("ExplorerDock", widget)
 
 
 def show_memory(viewer: Any) -> MemoryDock:
@@ -88,25 +90,60 @@ class _CanvasFit:
 
 def show_load(viewer: Any, path: str | None = None) -> LoadDock:
     """Show the load panel, with what a file holds and misses; return it."""
+    before = _window_size(viewer)
     dock, widget = _show(viewer, LOAD)
     dock.raise_()
     panel = cast("LoadDock", widget)
     if path is not None:
         panel.show_info(path)
+    _make_room(dock)
     # the window lays its panels out one event-loop turn later
-    QTimer.singleShot(0, functools.partial(_widen, weakref.ref(dock)))
+    QTimer.singleShot(0, functools.partial(_settle_load, weakref.ref(dock), before))
     return panel
 
 
+def _window_size(viewer: Any) -> QSize | None:
+    """Return the size of the window, if a panel of a plugin is shown in it."""
+    for widget in viewer.window.dock_widgets.values():
+        window = _main_window(widget)
+        if window is not None:
+            return window.size()
+    return None
+
+
 @notify.guarded
-def _widen(reference: weakref.ref[QDockWidget]) -> None:
-    """Give a dock that came up alone the width that its fields and texts need."""
+def _settle_load(reference: weakref.ref[QDockWidget], before: QSize | None) -> None:
+    """Take back what the window grew by while the load panel had no tab yet."""
     dock = reference()
     window = None if dock is None else _main_window(dock)
-    if dock is None or window is None or dock.isFloating():
+    if dock is None or window is None:
         return
-    if dock.width() < _LOAD_WIDTH:
+    _make_room(dock)
+    if before is not None and not window.isMaximized():
+        window.resize(before)
+
+
+def _make_room(dock: QDockWidget) -> None:
+    """Give the load panel room: a tab beside the explorer's, or the width that its texts need."""
+    window = _main_window(dock)
+    if window is None or dock.isFloating():
+        return
+    explorer = _beside(window, dock, EXPLORER)
+    if explorer is not None:
+        window.tabifyDockWidget(explorer, dock)
+        dock.raise_()
+    elif dock.width() < _LOAD_WIDTH:
         window.resizeDocks([dock], [_LOAD_WIDTH], Qt.Orientation.Horizontal)
+
+
+def _beside(window: QMainWindow, dock: QDockWidget, name: str) -> QDockWidget | None:
+    """Return our dock `name` if it is shown in the same area as `dock`."""
+    area = window.dockWidgetArea(dock)
+    for other in window.findChildren(QDockWidget):
+        shown = other.isVisible() and not other.isFloating() and other is not dock
+        if shown and name in other.windowTitle() and window.dockWidgetArea(other) == area:
+            return other
+    return None
 
 
 def has_window(viewer: Any) -> bool:
@@ -120,7 +157,7 @@ def _show(viewer: Any, name: str) -> tuple[QDockWidget, QWidget]:
     return dock, widget
 
 
-def _main_window(dock: QDockWidget) -> QMainWindow | None:
+def _main_window(dock: QWidget) -> QMainWindow | None:
     parent: QObject | None = dock.parent()
     while parent is not None and not isinstance(parent, QMainWindow):
         parent = parent.parent()

@@ -17,7 +17,7 @@ from qtpy.QtWidgets import QLabel
 
 from napari_4dstem.errors import SourceError
 from napari_4dstem.plugin.load_panel.file_report import error_report, report_on
-from napari_4dstem.plugin.load_panel.load_dock import LoadDock
+from napari_4dstem.plugin.load_panel.load_dock import LoadDock, LoadPanel
 from napari_4dstem.plugin.load_panel.load_texts import scan_fit
 from napari_4dstem.plugin.real_space_view.number_text import grouped
 from napari_4dstem.sources.scan_shape import ScanMap
@@ -26,8 +26,8 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def dock(qtbot: QtBot) -> LoadDock:
-    widget = LoadDock()
+def dock(qtbot: QtBot) -> LoadPanel:
+    widget = LoadPanel()
     qtbot.addWidget(widget)
     widget.resize(420, 700)
     with qtbot.waitExposed(widget):
@@ -35,18 +35,18 @@ def dock(qtbot: QtBot) -> LoadDock:
     return widget
 
 
-def show(dock: LoadDock, qtbot: QtBot, path: Path) -> None:
+def show(dock: LoadPanel, qtbot: QtBot, path: Path) -> None:
     dock.show_info(path)
     qtbot.waitUntil(lambda: dock.report is not None, timeout=10_000)
 
 
-def settle(dock: LoadDock, qtbot: QtBot) -> None:
+def settle(dock: LoadPanel, qtbot: QtBot) -> None:
     """Wait until the choices made were checked against the file."""
     before = dock.report
     qtbot.waitUntil(lambda: dock.report is not before, timeout=10_000)
 
 
-def fact(dock: LoadDock, name: str) -> str:
+def fact(dock: LoadPanel, name: str) -> str:
     form = dock.facts_form
     for row in range(form.rowCount()):
         label = form.itemAt(row, form.ItemRole.LabelRole).widget()
@@ -104,7 +104,7 @@ def test_nothing_chosen(dock: LoadDock) -> None:
     assert not dock.form.isVisible()
 
 
-def test_real_scan(dock: LoadDock, qtbot: QtBot, shared_data: Path) -> None:
+def test_real_scan(dock: LoadPanel, qtbot: QtBot, shared_data: Path) -> None:
     show(dock, qtbot, shared_data / "sim_sto" / "sim_sto_master.h5")
     assert dock.banner.headline.text() == "Ready to open"
     assert fact(dock, "Format") == "Dectris Arina"
@@ -122,7 +122,7 @@ def test_real_scan(dock: LoadDock, qtbot: QtBot, shared_data: Path) -> None:
 
 
 def test_sidecar_gives_a_scan_that_is_not_square(
-    dock: LoadDock, qtbot: QtBot, shared_data: Path
+    dock: LoadPanel, qtbot: QtBot, shared_data: Path
 ) -> None:
     show(dock, qtbot, shared_data / "sim_variants" / "var_8x12_roi64x96_u8_master.h5")
     assert dock.form.shape == (8, 12)
@@ -131,7 +131,7 @@ def test_sidecar_gives_a_scan_that_is_not_square(
 
 
 def test_interrupted_scan_is_opened_as_far_as_it_goes(
-    dock: LoadDock, qtbot: QtBot, shared_data: Path
+    dock: LoadPanel, qtbot: QtBot, shared_data: Path
 ) -> None:
     show(dock, qtbot, shared_data / "sim_variants" / "var_truncated_master.h5")
     assert not dock.open_button.isEnabled()
@@ -153,7 +153,7 @@ def test_interrupted_scan_is_opened_as_far_as_it_goes(
 
 
 def test_missing_data_file_is_named(
-    dock: LoadDock, qtbot: QtBot, shared_data: Path, tmp_path: Path
+    dock: LoadPanel, qtbot: QtBot, shared_data: Path, tmp_path: Path
 ) -> None:
     for part in ("sim_sto_master.h5", "sim_sto_data_000001.h5", "sim_sto_data_000003.h5"):
         shutil.copy(shared_data / "sim_sto" / part, tmp_path)
@@ -164,7 +164,7 @@ def test_missing_data_file_is_named(
     assert dock.form.partial.isVisible()
 
 
-def test_foreign_and_absent_files(dock: LoadDock, qtbot: QtBot, tmp_path: Path) -> None:
+def test_foreign_and_absent_files(dock: LoadPanel, qtbot: QtBot, tmp_path: Path) -> None:
     foreign = tmp_path / "notes.h5"
     foreign.write_text("not HDF5 at all")
     for path in (foreign, tmp_path / "absent_master.h5", tmp_path):
@@ -187,7 +187,7 @@ def test_errors_become_sentences(tmp_path: Path) -> None:
 
 
 def test_guess_is_marked_until_the_user_chooses(
-    dock: LoadDock, qtbot: QtBot, frames_file: Path
+    dock: LoadPanel, qtbot: QtBot, frames_file: Path
 ) -> None:
     show(dock, qtbot, frames_file)
     assert dock.form.shape == (6, 6)
@@ -206,7 +206,7 @@ def test_guess_is_marked_until_the_user_chooses(
     assert options.scan_shape == (4, 9)
 
 
-def test_typed_shape_offset_and_flyback(dock: LoadDock, qtbot: QtBot, frames_file: Path) -> None:
+def test_typed_shape_offset_and_flyback(dock: LoadPanel, qtbot: QtBot, frames_file: Path) -> None:
     show(dock, qtbot, frames_file)
     for box, keys in ((dock.form.rows, "5"), (dock.form.columns, "6")):
         box.setFocus()
@@ -227,7 +227,7 @@ def test_typed_shape_offset_and_flyback(dock: LoadDock, qtbot: QtBot, frames_fil
 
 
 def test_shape_that_does_not_fit_cannot_be_opened(
-    dock: LoadDock, qtbot: QtBot, frames_file: Path
+    dock: LoadPanel, qtbot: QtBot, frames_file: Path
 ) -> None:
     show(dock, qtbot, frames_file)
     dock.form.rows.setValue(7)
@@ -239,7 +239,7 @@ def test_shape_that_does_not_fit_cannot_be_opened(
     assert dock.open_button.isEnabled()
 
 
-def test_shape_has_to_be_asked_for(dock: LoadDock, qtbot: QtBot, tmp_path: Path) -> None:
+def test_shape_has_to_be_asked_for(dock: LoadPanel, qtbot: QtBot, tmp_path: Path) -> None:
     path = tmp_path / "frames.npy"
     np.save(path, np.zeros((35, 8, 10), np.uint8))
     show(dock, qtbot, path)
@@ -253,7 +253,7 @@ def test_shape_has_to_be_asked_for(dock: LoadDock, qtbot: QtBot, tmp_path: Path)
 
 
 def test_choices_are_remembered_for_each_file(
-    dock: LoadDock, qtbot: QtBot, frames_file: Path, tmp_path: Path
+    dock: LoadPanel, qtbot: QtBot, frames_file: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.npy"
     np.save(other, np.zeros((5, 7, 8, 10), np.uint16))
@@ -269,7 +269,7 @@ def test_choices_are_remembered_for_each_file(
     assert dock.form.offset.value() == 2
 
 
-def test_newest_file_wins(dock: LoadDock, qtbot: QtBot, frames_file: Path, tmp_path: Path) -> None:
+def test_newest_file_wins(dock: LoadPanel, qtbot: QtBot, frames_file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.npy"
     np.save(other, np.zeros((5, 7, 8, 10), np.uint16))
     for path in (other, frames_file, other):
@@ -282,7 +282,7 @@ def test_newest_file_wins(dock: LoadDock, qtbot: QtBot, frames_file: Path, tmp_p
     assert dock.file_label.toolTip() == str(other)
 
 
-def test_dropped_file_is_shown(dock: LoadDock, qtbot: QtBot, frames_file: Path) -> None:
+def test_dropped_file_is_shown(dock: LoadPanel, qtbot: QtBot, frames_file: Path) -> None:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(frames_file))])
     actions = Qt.DropAction.CopyAction
@@ -304,7 +304,7 @@ def test_report_needs_no_gui(frames_file: Path) -> None:
 
 
 def test_encoded_file_needs_no_choices(
-    dock: LoadDock, qtbot: QtBot, shared_data: Path, tmp_path: Path
+    dock: LoadPanel, qtbot: QtBot, shared_data: Path, tmp_path: Path
 ) -> None:
     import napari_4dstem as n4
 

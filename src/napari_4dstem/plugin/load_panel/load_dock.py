@@ -36,25 +36,19 @@ _FILTERS = "4D-STEM scans (*_master.h5 *.ans4d *.npy);;All files (*)"
 _CHECK_AFTER_MS = 150  # quiet time after a choice before the headers are looked at again
 
 
-class LoadDock(QWidget):
-    """Panel that opens an acquisition.
-
-    Parameters
-    ----------
-    viewer
-        The napari viewer whose session opens the file.
+class LoadPanel(QWidget):
+    """What a file holds and misses, how its frames form a scan, and a button to open it.
 
     Attributes
     ----------
     open_requested
-        Path and options, when the user presses Open. Connected to the viewer's session.
+        Path and options, when the user presses Open.
     """
 
     open_requested = Signal(object, object)
 
-    def __init__(self, viewer: napari.viewer.Viewer | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._viewer = viewer
         self._path: Path | None = None
         self._report: FileReport | None = None
         self._chosen: dict[Path, OpenOptions] = {}
@@ -114,7 +108,6 @@ class LoadDock(QWidget):
         self.open_button.clicked.connect(self._open)
         self.form.changed.connect(self._options_changed)
         self._check.timeout.connect(self._look_again)
-        self.open_requested.connect(self._open_in_session)
 
     # -- a file ----------------------------------------------------------------------------
 
@@ -236,20 +229,6 @@ class LoadDock(QWidget):
         source = self._report.info is not None
         self.open_requested.emit(self._path, self.form.options() if source else OpenOptions())
 
-    @guarded
-    def _open_in_session(self, path: Path, options: OpenOptions) -> None:
-        if self._viewer is None:
-            return
-        try:
-            from napari_4dstem.plugin.sessions import session_for
-
-            session_for(self._viewer).open(path, **_keywords(options))
-        except Exception as error:  # noqa: BLE001 - shown where the user is looking
-            shown = error_report(path, error)
-            self.banner.say(shown.headline, shown.text, tone=shown.tone)
-        else:
-            self.banner.say(f"Opened {path.name}", tone="good")
-
     # -- drop ------------------------------------------------------------------------------
 
     def dragEnterEvent(self, event: QDragEnterEvent | None) -> None:
@@ -281,3 +260,34 @@ def _keywords(options: OpenOptions) -> dict[str, Any]:
 def _dropped_file(event: Any) -> Path | None:
     files = [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]
     return Path(files[0]) if files else None
+
+
+class LoadDock(LoadPanel):
+    """The load panel of a napari window: opens files in the session of its viewer.
+
+    Parameters
+    ----------
+    viewer
+        The napari viewer.
+    """
+
+    # napari gives a viewer only to a parameter that is annotated with exactly this.
+    def __init__(self, viewer: napari.viewer.Viewer) -> None:
+        super().__init__()
+        self._viewer = viewer
+        self.open_requested.connect(self._open_in_session)
+
+    @guarded
+    def _open_in_session(self, path: Path, options: OpenOptions) -> None:
+        from napari_4dstem.plugin import docks
+        from napari_4dstem.plugin.sessions import session_for
+
+        try:
+            session_for(self._viewer).open(path, **_keywords(options))
+        except Exception as error:  # noqa: BLE001 - shown where the user is looking
+            shown = error_report(path, error)
+            self.banner.say(shown.headline, shown.text, tone=shown.tone)
+            return
+        self.banner.say(f"Opened {path.name}", tone="good")
+        if docks.has_window(self._viewer):
+            docks.show_panels(self._viewer)
