@@ -142,21 +142,34 @@ class ImageBoard:
 
         While the detector goes on moving, rough ones do: the exact one is made when it rests.
         """
-        if self._exact_took > ROUGH_FIRST_S:
-            rough = wish.acquisition.estimate(wish.shape)
-            if rough is not None:
-                valid = np.asarray(wish.acquisition.valid)
-                self._deliver(
-                    wish.acquisition,
-                    ImageResult(name, wish.shape, rough, valid, "coarse estimate", wish.generation),
-                )
-                with self._lock:
-                    if name in self._wishes:
-                        return
+        slow = self._exact_took > ROUGH_FIRST_S and self._rough(name, wish)
+
+        def give_up() -> bool:
+            return cancelled() or (slow and self._has_newer(name))
+
         begun = time.monotonic()
-        image = _exact_image(name, wish, cancelled)
+        try:
+            image = _exact_image(name, wish, give_up)
+        except CancelledError:
+            if cancelled():
+                raise
+            return
         self._exact_took = time.monotonic() - begun
         self._deliver(wish.acquisition, image)
+
+    def _rough(self, name: str, wish: _Wish) -> bool:
+        """Deliver a rough image, if there are tile sums to make one from."""
+        values = wish.acquisition.estimate(wish.shape)
+        if values is None:
+            return False
+        valid = np.asarray(wish.acquisition.valid)
+        rough = ImageResult(name, wish.shape, values, valid, "coarse estimate", wish.generation)
+        self._deliver(wish.acquisition, rough)
+        return True
+
+    def _has_newer(self, name: str) -> bool:
+        with self._lock:
+            return name in self._wishes
 
     def _put_back(self, wishes: dict[str, _Wish]) -> None:
         """Ask again for what a newer request of another detector interrupted."""
