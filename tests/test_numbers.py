@@ -36,16 +36,16 @@ def test_size_is_within_10_percent_of_the_entropy(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_100_disks_of_a_kind_are_right_or_uncertain(kind: str) -> None:
-    """Of patterns that mix several difficulties one in a hundred may be off, and then by little."""
+    """Of patterns that mix all difficulties two in a hundred may be a little off (seen: 0.31 px)."""
     wrong = []
     for seed in range(10_000, 10_100):
         pattern = make_pattern(kind, seed)
         disk = find_disk(pattern.values, pattern.masked)
         if disk.certain and not is_right(disk, pattern):
             wrong.append((seed, disk, pattern.center, pattern.radius))
-            assert np.hypot(*np.subtract(disk.center, pattern.center)) < 0.5, wrong
-            assert abs(disk.radius / pattern.radius - 1) < 0.04, wrong
-    assert len(wrong) <= (1 if kind == "mixed" else 0), wrong
+            assert np.hypot(*np.subtract(disk.center, pattern.center)) < 0.35, wrong
+            assert abs(disk.radius / pattern.radius - 1) < 0.03, wrong
+    assert len(wrong) <= (2 if kind == "mixed" else 0), wrong
 
 
 def test_a_scan_of_many_blocks_is_exact_everywhere(tmp_path: Path) -> None:
