@@ -36,7 +36,7 @@ def test_size_is_within_10_percent_of_the_entropy(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_100_disks_of_a_kind_are_right_or_uncertain(kind: str) -> None:
-    """Of patterns that mix all difficulties two in a hundred may be a little off (seen: 0.31 px)."""
+    """Of patterns with all difficulties at once two in a hundred may be off (seen: 0.31 px)."""
     wrong = []
     for seed in range(10_000, 10_100):
         pattern = make_pattern(kind, seed)
