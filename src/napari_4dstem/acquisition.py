@@ -73,6 +73,7 @@ class Acquisition(ScanReader):
             self._life.release()
             raise
         weakref.finalize(self, self._life.shutdown)
+        self._preparing: threading.Thread | None = None
         open_acquisitions.add(self)
 
     def _file_mask(self) -> NDArray[np.bool_]:
@@ -199,9 +200,10 @@ class Acquisition(ScanReader):
         """
         if self.ready:
             return None
-        thread = threading.Thread(target=self._prepare, name="n4-jit", daemon=True)
-        thread.start()
-        return thread
+        if self._preparing is None or not self._preparing.is_alive():
+            self._preparing = threading.Thread(target=self._prepare, name="n4-jit", daemon=True)
+            self._preparing.start()
+        return self._preparing
 
     def _prepare(self) -> None:
         from napari_4dstem.codec.readiness import warm_up

@@ -157,7 +157,13 @@ class ScanEncoder:
         self._class_map = kernel_array(plan.model.class_map, np.dtype(np.uint8)).reshape(-1)
         self._masked = kernel_array(plan.masked, np.dtype(bool)).reshape(-1)
         self._ranges = self._tile_ranges()
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="n4-encode")
+        # One thread is the caller's own: a program that ends waits for pools, not for the daemon
+        # thread in which the kernels are compiled.
+        self._pool = (
+            ThreadPoolExecutor(self._threads, thread_name_prefix="n4-encode")
+            if self._threads > 1
+            else None
+        )
         self._segments = _Segments(allocator, layout)
         self.index = new_index(layout, plan.masked, plan.expected_tile_sum, allocator)
         shape = (layout.n_blocks, layout.n_tiles)
@@ -195,9 +201,8 @@ class ScanEncoder:
         shape = (layout.n_tiles, layout.n_pixels)
         is_float = self._plan.values.is_float
         sums = new_block_sums(shape, n, self._masked, wanted=not is_float)
-        parts = list(
-            self._pool.map(lambda r: self._encode_range(bits, source, sums, *r), self._ranges)
-        )
+        spread = map if self._pool is None else self._pool.map
+        parts = list(spread(lambda r: self._encode_range(bits, source, sums, *r), self._ranges))
         lengths = np.concatenate([p[1] for p in parts])
         modes = np.concatenate([p[2] for p in parts])
         self._store(block, [p[0] for p in parts], lengths, modes)
@@ -305,14 +310,16 @@ class ScanEncoder:
 
     def finish(self) -> EncodedScan:
         """Cut the last segment to length and return the scan; every block must be done."""
-        self._pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
         for block, stored in self._segments.trim().items():
             self.scan.blocks[block] = stored
         return self.scan
 
     def abort(self) -> None:
         """Stop the threads; the bytes go when the encoder goes."""
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 class _Segments:

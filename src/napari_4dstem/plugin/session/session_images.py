@@ -142,6 +142,7 @@ class ImageBoard:
 
         While the detector goes on moving, rough ones do: the exact one is made when it rests.
         """
+        _wait_until_ready(wish.acquisition, cancelled)
         slow = self._exact_took > ROUGH_FIRST_S and self._rough(name, wish)
 
         def give_up() -> bool:
@@ -215,6 +216,15 @@ class ImageBoard:
             if overloads.any():
                 image = _exact_image(name, wish, cancelled, overloads)
                 self._deliver(wish.acquisition, image)
+
+
+def _wait_until_ready(acquisition: Acquisition, cancelled: Cancelled) -> None:
+    """Let the decoder be compiled in a thread that a closing program does not wait for."""
+    thread = acquisition.prepare()
+    while thread is not None and thread.is_alive():
+        if cancelled():
+            raise CancelledError("The image was cancelled")
+        thread.join(0.05)
 
 
 def _exact_image(
