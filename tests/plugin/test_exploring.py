@@ -238,7 +238,7 @@ def test_a_second_file_dropped_on_napari_joins_the_list(session, viewer, shared_
 
 
 def test_cancel_gives_the_bytes_back(viewer, tmp_path):
-    data = noise_scan((40, 44, 128, 130))
+    data = noise_scan((100, 104, 128, 130))
     held = ledger.total()
     session = session_for(viewer)
     acquisition = session.open(save(data, tmp_path))

@@ -147,11 +147,12 @@ def test_cancel_and_encode_from_the_header(viewer, qtbot, tmp_path):
     qtbot.addWidget(dock)
     dock.show()
     session = session_for(viewer)
-    acquisition = session.open(save(noise_scan((30, 32, 128, 130)), tmp_path))
-    wait(lambda: acquisition.state == "partial" and acquisition.progress.done > 0, 60)
-    wait(lambda: dock.header.bar.value() > 0 and dock.header.button.text() == "Cancel")
+    # Large enough that encoding is not over before the button is pressed.
+    acquisition = session.open(save(noise_scan((100, 104, 128, 130)), tmp_path))
+    wait(lambda: dock.header.bar.value() > 0 and dock.header.button.text() == "Cancel", 60)
+    assert acquisition.state == "partial"
     press(dock.header.button)
-    wait(lambda: acquisition.state == "source")
+    assert acquisition.state == "source"
     wait(lambda: dock.header.button.text() == "Encode")
     press(dock.header.button)
     wait(lambda: acquisition.state == "encoded", 60)
