@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from napari_4dstem.codec.encoded_scan import EncodedScan
-from napari_4dstem.codec.layout import PADDING, RAW, ScanLayout
+from napari_4dstem.codec.layout import PADDING, ScanLayout, check_offsets
 from napari_4dstem.codec.model import PixelModel
 from napari_4dstem.container.arrays import REQUIRED, ArrayFile
 from napari_4dstem.container.header import ContainerHeader, Details
@@ -177,38 +177,17 @@ def _check_types(table: FileTable, arrays: dict[str, NDArray[Any]]) -> None:
 
 def _check_chunks(layout: ScanLayout, arrays: dict[str, NDArray[Any]], size: int) -> None:
     """Check that every chunk lies inside its block, every block inside the stream."""
-    offsets, modes, base = arrays["chunk_off"], arrays["chunk_mode"], arrays["block_base"]
+    base = arrays["block_base"].astype(np.int64)
     shape = (layout.n_blocks, layout.n_tiles)
-    ok = (
-        offsets.shape == (shape[0], shape[1] + 1)
-        and modes.shape == shape
-        and arrays["chunk_crc"].shape == shape
-        and base.shape == (shape[0] + 1,)
-    )
-    if ok and shape[0]:
-        lengths = np.diff(offsets.astype(np.int64), axis=1)
-        starts = base.astype(np.int64)
-        ok = (
-            bool((offsets[:, 0] == 0).all() and (lengths >= 0).all() and (modes <= RAW).all())
-            and bool((np.diff(starts) == 4 * lengths.sum(axis=1)).all())
-            and bool((lengths == raw_lengths(layout))[modes == RAW].all())
-        )
+    ok = arrays["chunk_crc"].shape == shape and base.shape == (shape[0] + 1,)
     if ok:
-        ok = base[0] == 0 and int(base[-1]) + PADDING <= size
+        block_nbytes = np.diff(base)
+        check_offsets(layout, arrays["chunk_off"], arrays["chunk_mode"], block_nbytes + PADDING)
+        ends = 4 * arrays["chunk_off"][:, -1].astype(np.int64)
+        ok = bool((block_nbytes == ends).all())
+        ok = ok and int(base[0]) == 0 and int(base[-1]) + PADDING <= size
     if not ok:
         raise ContainerError("The list of coded pieces contradicts itself", action=_ENCODE_AGAIN)
-
-
-def raw_lengths(layout: ScanLayout) -> NDArray[np.int64]:
-    """Return i64[n_blocks, n_tiles], length of each chunk in 4-byte units if it holds values."""
-    rows, columns = (
-        np.minimum(layout.tile, size - np.arange(0, size, layout.tile, dtype=np.int64))
-        for size in layout.detector_shape
-    )
-    pixels = np.outer(rows, columns).reshape(-1)
-    positions = np.diff(layout.block_pos.astype(np.int64))
-    lengths: NDArray[np.int64] = -(-positions[:, None] * pixels * layout.dtype.itemsize // 4)
-    return lengths
 
 
 def _header(file: ArrayFile, scan: EncodedScan, problems: list[str]) -> ContainerHeader:
